@@ -1,0 +1,38 @@
+# enc_test (NAME LIBS a b SOURCES test_x.c): a cmocka program, registered with ctest as NAME.
+# Unit tests run as any user within seconds; the time limit is a stop for a hang, not a budget.
+function (enc_test name)
+	if (NOT ENC_TESTS)
+		return ()
+	endif ()
+	cmake_parse_arguments (ARG "" "TIMEOUT" "LIBS;SOURCES;DEFINITIONS" ${ARGN})
+	if (NOT ARG_TIMEOUT)
+		set (ARG_TIMEOUT 60)
+	endif ()
+	add_executable (${name} ${ARG_SOURCES})
+	target_link_libraries (${name} PRIVATE enc_warnings ${ARG_LIBS} cmocka)
+	target_compile_definitions (${name} PRIVATE ENC_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+		ENC_BINARY_DIR="${CMAKE_BINARY_DIR}" ${ARG_DEFINITIONS})
+	if (ENC_POINTS)
+		target_compile_definitions (${name} PRIVATE ENC_POINTS=1)
+	endif ()
+	add_test (NAME ${name} COMMAND ${name})
+	set_tests_properties (${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS unit)
+endfunction ()
+
+# enc_fuzz (NAME LIBS a b SOURCES fuzz_x.c [CORPUS dir]): with ENC_FUZZ a libFuzzer program; without it the same file is
+# linked with tests/fuzz/standalone.c and ctest replays the corpus.
+function (enc_fuzz name)
+	cmake_parse_arguments (ARG "" "CORPUS" "LIBS;SOURCES" ${ARGN})
+	if (ENC_FUZZ)
+		add_executable (${name} ${ARG_SOURCES})
+		target_link_libraries (${name} PRIVATE ${ARG_LIBS})
+		target_link_options (${name} PRIVATE -fsanitize=fuzzer)
+	elseif (ENC_TESTS)
+		add_executable (${name} ${ARG_SOURCES} "${CMAKE_SOURCE_DIR}/tests/fuzz/standalone.c")
+		target_link_libraries (${name} PRIVATE enc_warnings ${ARG_LIBS})
+		if (ARG_CORPUS)
+			add_test (NAME ${name} COMMAND ${name} "${ARG_CORPUS}")
+			set_tests_properties (${name} PROPERTIES TIMEOUT 120 LABELS "unit;fuzz")
+		endif ()
+	endif ()
+endfunction ()
