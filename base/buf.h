@@ -8,7 +8,7 @@
  *   kind = enc_view_u32 (&v); enc_view_str (&v, name, sizeof name);
  *   if ((rc = enc_view_end (&v, err)) < 0) return rc;      fails on underflow *and* on bytes left over
  *
- * Numbers are little endian. A length-prefixed item is u32 length + bytes. */
+ * Numbers are little endian. A length-prefixed item is u16 length + bytes (the wire encoding of docs/protocol.md). */
 #ifndef ENC_BASE_BUF_H
 #define ENC_BASE_BUF_H
 
@@ -43,7 +43,7 @@ void enc_buf_put_u8 (struct enc_buf *b, uint8_t v);
 void enc_buf_put_u16 (struct enc_buf *b, uint16_t v);
 void enc_buf_put_u32 (struct enc_buf *b, uint32_t v);
 void enc_buf_put_u64 (struct enc_buf *b, uint64_t v);
-/* u32 length + bytes; a NULL string is put as the empty one. */
+/* u16 length + bytes, over 65535 is ENC_ELIMIT; a NULL string is put as the empty one. */
 void enc_buf_put_bytes (struct enc_buf *b, const void *data, size_t len);
 void enc_buf_put_str (struct enc_buf *b, const char *s);
 /* Text without length or end mark, for building lines. */

@@ -63,7 +63,7 @@ struct enc_remove_stats {
 	uint64_t foreign; /* mount points found and left */
 };
 /* Remove `name` below `dirfd` and all under it. Works by descriptors, never follows a link (links are removed themselves), never
- * leaves the device of `name`, stops at depth 256. Missing is success. `uid` other than (uid_t)-1: remove only what that
+ * leaves the mount of `name`; trees of any depth (what lies too deep is moved up first). Missing is success. `uid` other than (uid_t)-1: remove only what that
  * user owns; folders of others are entered, and stay. ENC_EBUSY if something was left. `stats` may be NULL and is added to. */
 ENC_MUST_USE int enc_remove_tree (int dirfd, const char *name, uid_t uid, struct enc_remove_stats *stats, struct enc_error *err);
 /* The same for all entries of a folder, which stays. */

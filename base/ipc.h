@@ -1,7 +1,7 @@
 /* Messages between processes of one host: AF_UNIX stream, frame = u32 big-endian length + body, at most 1 MiB.
  *
- * The body is a JSON object. A request has "op" and what the op needs; the answer is an object, with "error" (see json.h) if it
- * failed. Answers come in the order of requests. Descriptors travel with the first byte of a frame, at most 4 a frame.
+ * The body is a JSON object. A request has "op" and what the op needs; the answer is an object with "ok":true, or with "error"
+ * (see json.h) if it failed. Answers come in the order of requests. Descriptors travel with the first byte of a frame, at most 4 a frame.
  * This half needs no event loop and is what plugins and tools use; the loop's half is ipc_loop.h. */
 #ifndef ENC_BASE_IPC_H
 #define ENC_BASE_IPC_H

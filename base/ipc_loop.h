@@ -46,7 +46,7 @@ const struct enc_peer *enc_ipc_req_peer (const struct enc_ipc_req *req);
 uint64_t enc_ipc_req_conn (const struct enc_ipc_req *req);
 const char *enc_ipc_req_op (const struct enc_ipc_req *req);
 
-/* Each ends the request. `answer` is taken over (NULL: {}); `fds` are sent and stay the caller's. */
+/* Each ends the request. `answer` is taken over (NULL: {}) and gets "ok":true; `fds` are sent and stay the caller's. */
 void enc_ipc_reply (struct enc_ipc_req *req, struct enc_json *answer);
 void enc_ipc_reply_fds (struct enc_ipc_req *req, struct enc_json *answer, const struct enc_fds *fds);
 void enc_ipc_reply_error (struct enc_ipc_req *req, const struct enc_error *err);
