@@ -34,8 +34,10 @@ class Checkpoint:
         """Write whole or not at all: temporary file, fsync, rename, fsync of the folder."""
         if self.ranks.rank != 0:
             return
+        # Moments only: rates come from the arguments, and the safe loader of torch 1.13 reads
+        # tensors and integers but no floats.
         state = {"shape": self.shape, "step": step, "model": model.state_dict(),
-                 "optimiser": optimiser.state_dict()}
+                 "moments": optimiser.state_dict()["state"]}
         with open(self.path + ".tmp", "wb") as file:
             torch.save(state, file)
             file.flush()
@@ -58,7 +60,7 @@ class Checkpoint:
             if state["shape"] != self.shape:
                 raise CheckpointError("the checkpoint there belongs to another model shape")
             model.load_state_dict(state["model"])
-            optimiser.load_state_dict(state["optimiser"])
+            optimiser.load_state_dict({**optimiser.state_dict(), "state": state["moments"]})
             return int(state["step"])
         except CheckpointError:
             raise

@@ -30,8 +30,9 @@ export SRUN_CPUS_PER_TASK=${SRUN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-1}}
 srun --kill-on-bad-exit=1 --wait=60 \
 	/usr/bin/python3 "$recipe/train.py" --data "$data" --out "$out" "$@" &
 step=$!
+cancelled=0
 trap 'kill -USR2 "$step"' USR2
-trap 'kill -TERM "$step"' TERM
+trap 'cancelled=1; kill -TERM "$step"' TERM	# scancel or the time limit: not to be queued again
 wait "$step"
 status=$?
 while kill -0 "$step" 2>/dev/null; do		# a trap ended the wait, not the step
@@ -40,7 +41,7 @@ while kill -0 "$step" 2>/dev/null; do		# a trap ended the wait, not the step
 done
 
 # 75: stopped on notice with a checkpoint written. Queue again, but never in an endless circle.
-if [ "$status" -eq 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 10 ]; then
+if [ "$status" -eq 75 ] && [ "$cancelled" -eq 0 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 10 ]; then
 	scontrol requeue "$SLURM_JOB_ID" 2>/dev/null ||
 		echo "cxr-mllm: stopped early; submit again with the same OUT to go on" >&2
 fi
