@@ -96,7 +96,7 @@ class Lab:
     @property
     def build(self):
         """The CMake build tree whose product the hosts run: $ENCLAVE_BUILD, else this checkout's; None when there is none."""
-        for build in (os.environ.get("ENCLAVE_BUILD"), REPO / "build"):
+        for build in (os.environ.get("ENCLAVE_BUILD"), REPO / "build/release", REPO / "build"):
             if build and pathlib.Path(build, "cmake_install.cmake").exists():
                 return pathlib.Path(build).absolute()
         return None
