@@ -1,0 +1,95 @@
+"""Fixtures of the integration tests: a lab (ops/lab) of real hosts.
+
+`lab` is shared by all tests of a run: the one at $LAB_DIR when that is up, else one that is brought up now and taken down at the end.
+A test leaves it as it found it. `spare_lab` makes small labs of a test's own.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import time
+import uuid
+
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+LAB = REPO / "ops/lab/lab"
+BASE = pathlib.Path("/var/lib/enclave-lab")
+
+
+class Failed(AssertionError):
+    """A command in the lab ended with another status than expected; shows all it said."""
+
+
+class Lab:
+    """The command `lab` for one lab directory."""
+
+    def __init__(self, directory):
+        self.dir = pathlib.Path(directory)
+
+    def lab(self, *words, check=True, timeout=180, stdin=None, env=None):
+        """Runs a subcommand of `lab`; returns subprocess.CompletedProcess with text output."""
+        done = subprocess.run([str(LAB), *map(str, words)], input=stdin, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout,
+                              env={**os.environ, "LAB_DIR": str(self.dir), **(env or {})}, stdin=subprocess.DEVNULL if stdin is None else None)
+        if check and done.returncode:
+            raise Failed(f"lab {' '.join(map(str, words))}\nexit status {done.returncode}\nstdout: {done.stdout}\nstderr: {done.stderr}")
+        return done
+
+    def run(self, host, *command, user=None, timeout=60, check=True, stdin=None):
+        """Runs a command inside a host, as root or as a user; `timeout` is the lab's, which then answers 124."""
+        words = ["run", host, "--timeout", timeout, *(["--user", user] if user else []), "--", *command]
+        return self.lab(*words, check=check, timeout=timeout + 30, stdin=stdin)
+
+    def json(self, host, *command, user=None, timeout=60, check=True):
+        """As run(), for a command whose stdout is one JSON document and whose stderr must be empty."""
+        done = self.run(host, *command, user=user, timeout=timeout, check=check)
+        assert done.stderr == "", f"stderr beside --json: {done.stderr}"
+        assert done.stdout.endswith("\n"), "a JSON document ends with a newline"
+        return json.loads(done.stdout)
+
+    def status(self):
+        return json.loads(self.lab("status", "--json", check=False).stdout)
+
+    def paths(self):
+        return json.loads(self.lab("paths", "--json").stdout)
+
+    def is_up(self):
+        return (self.dir / "lab.json").exists() and self.status()["ready"]
+
+
+def wait_until(condition, seconds=30, what="condition", every=0.1):
+    """Polls until condition() is true and returns its value; fails after the deadline. Instead of a sleep."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
+        time.sleep(every)
+
+
+@pytest.fixture(scope="session")
+def lab():
+    shared = Lab(os.environ.get("LAB_DIR") or BASE / f"pytest-{os.getpid()}")
+    was_up = shared.is_up()
+    if not was_up:
+        shared.lab("up", timeout=900)
+    yield shared
+    if not was_up and not os.environ.get("LAB_KEEP"):
+        shared.lab("down")
+
+
+@pytest.fixture
+def spare_lab():
+    """spare_lab("n1", "n2"): a small lab of its own with only these hosts, gone after the test."""
+    made = []
+
+    def make(*hosts):
+        small = Lab(BASE / f"spare-{uuid.uuid4().hex[:8]}")
+        made.append(small)
+        small.lab("up", "--only", ",".join(hosts), timeout=900)
+        return small
+
+    yield make
+    for small in made:
+        small.lab("down")
