@@ -10,6 +10,8 @@ struct scan {
 	const uint8_t *p;
 	const uint8_t *end;
 	int depth;
+	struct enc_canon_want *want;
+	size_t n_want;
 };
 
 static int scan_value (struct scan *s);
@@ -54,7 +56,7 @@ static int scan_escape (struct scan *s)
 /* Bytes that stand for themselves inside a string. */
 static inline int plain (uint8_t c)
 {
-	return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+	return (unsigned)(c - 0x20) < 0x60 && c != '"' && c != '\\';
 }
 
 static int scan_string (struct scan *s)
@@ -159,6 +161,33 @@ static int key_before (const uint8_t *a, const uint8_t *a_end, const uint8_t *b,
 	return a == a_end && b < b_end;
 }
 
+/* What a value between `value` and the scanner's position is. */
+static struct enc_canon_value value_of (const struct scan *s, const uint8_t *value)
+{
+	struct enc_canon_value out = { .type = (char)*value, .at = value, .len = (size_t)(s->p - value) };
+
+	if (*value == '"') {
+		out.at++;
+		out.len -= 2;
+	} else if (*value == '-' || (*value >= '0' && *value <= '9')) {
+		out.type = '0';
+	}
+	return out;
+}
+
+static void note_wanted (struct scan *s, const uint8_t *key, size_t key_len, const uint8_t *value)
+{
+	for (size_t i = 0; i < s->n_want; i++) {
+		struct enc_canon_want *want = &s->want[i];
+
+		if (!want->found && strlen (want->key) == key_len && memcmp (want->key, key, key_len) == 0) {
+			want->value = value_of (s, value);
+			want->found = 1;
+			return;
+		}
+	}
+}
+
 static int scan_members (struct scan *s)
 {
 	const uint8_t *last = NULL;
@@ -166,6 +195,7 @@ static int scan_members (struct scan *s)
 
 	for (;;) {
 		const uint8_t *key = s->p + 1;
+		const uint8_t *value;
 
 		if (scan_string (s) < 0)
 			return -1;
@@ -173,8 +203,13 @@ static int scan_members (struct scan *s)
 			return -1;
 		last = key;
 		last_end = s->p - 1;
-		if (s->p == s->end || *s->p++ != ':' || scan_value (s) < 0 || s->p == s->end)
+		if (s->p == s->end || *s->p++ != ':')
 			return -1;
+		value = s->p;
+		if (scan_value (s) < 0 || s->p == s->end)
+			return -1;
+		if (s->depth == 1)
+			note_wanted (s, key, (size_t)(last_end - key), value);
 		if (*s->p == '}')
 			return s->p++, 0;
 		if (*s->p++ != ',')
@@ -230,9 +265,9 @@ static int scan_value (struct scan *s)
 	}
 }
 
-int enc_canon_check (const uint8_t *data, size_t len, size_t *ret_at)
+int enc_canon_scan (const uint8_t *data, size_t len, struct enc_canon_want *want, size_t n, size_t *ret_at)
 {
-	struct scan s = { .p = data, .end = data + len };
+	struct scan s = { .p = data, .end = data + len, .want = want, .n_want = n };
 	int rc = len > 0 && data[0] == '{' ? scan_value (&s) : -1;
 
 	if (rc == 0 && s.p == s.end)
@@ -242,43 +277,36 @@ int enc_canon_check (const uint8_t *data, size_t len, size_t *ret_at)
 	return -1;
 }
 
+int enc_canon_check (const uint8_t *data, size_t len, size_t *ret_at)
+{
+	return enc_canon_scan (data, len, NULL, 0, ret_at);
+}
+
 int enc_canon_find (const uint8_t *object, size_t len, const char *key, struct enc_canon_value *ret)
 {
-	struct scan s = { .p = object + 1, .end = object + len };
-	size_t key_len = strlen (key);
+	struct enc_canon_want want = { .key = key };
 
-	while (s.p < s.end && *s.p == '"') {
-		const uint8_t *name = s.p + 1;
-		const uint8_t *value;
-		size_t name_len;
+	if (enc_canon_scan (object, len, &want, 1, NULL) < 0 || !want.found)
+		return -1;
+	*ret = want.value;
+	return 0;
+}
 
-		if (scan_string (&s) < 0)
-			return -1;
-		name_len = (size_t)(s.p - 1 - name);
-		value = ++s.p;
-		if (scan_value (&s) < 0)
-			return -1;
-		if (name_len == key_len && memcmp (name, key, key_len) == 0) {
-			ret->type = (char)(*value == '-' || (*value >= '0' && *value <= '9') ? '0' : *value);
-			ret->at = *value == '"' ? value + 1 : value;
-			ret->len = (size_t)(s.p - value) - (*value == '"' ? 2 : 0);
-			return 0;
-		}
-		if (s.p == s.end || *s.p++ != ',')
-			return -1;
-	}
-	return -1;
+int enc_canon_uint (const struct enc_canon_value *value, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if (value->type != '0' || value->at[0] == '-')
+		return -1;
+	for (size_t i = 0; i < value->len; i++)
+		v = v * 10 + (uint64_t)(value->at[i] - '0');
+	*ret = v;
+	return 0;
 }
 
 int enc_canon_u64 (const uint8_t *object, size_t len, const char *key, uint64_t *ret)
 {
 	struct enc_canon_value value;
-	uint64_t v = 0;
 
-	if (enc_canon_find (object, len, key, &value) < 0 || value.type != '0' || value.at[0] == '-')
-		return -1;
-	for (size_t i = 0; i < value.len; i++)
-		v = v * 10 + (uint64_t)(value.at[i] - '0');
-	*ret = v;
-	return 0;
+	return enc_canon_find (object, len, key, &value) < 0 ? -1 : enc_canon_uint (&value, ret);
 }
