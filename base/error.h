@@ -9,6 +9,12 @@
 #include <stdarg.h>
 
 #define ENC_MUST_USE __attribute__ ((warn_unused_result))
+/* Drop a result that must be used, on purpose (gcc does not take a cast to void for that). */
+#define ENC_IGNORE(call)                                                                                               \
+	do {                                                                                                           \
+		__typeof__ (call) enc_ignored_ = (call);                                                               \
+		(void) enc_ignored_;                                                                                   \
+	} while (0)
 #define ENC_PRINTF(fmt, args) __attribute__ ((format (printf, fmt, args)))
 #define ENC_UNUSED __attribute__ ((unused))
 
