@@ -38,7 +38,8 @@ static void poll_next (struct enc_controller_link *link);
 static void pause_start (struct enc_controller_link *link)
 {
 	uint16_t jitter = 0;
-	(void) enc_random (&jitter, sizeof jitter, NULL);
+	if (enc_random (&jitter, sizeof jitter, NULL) < 0)
+		jitter = UINT16_MAX / 2;
 	link->pause_ms = link->pause_ms ? link->pause_ms * 2 : PAUSE_MIN_MS;
 	if (link->pause_ms > PAUSE_MAX_MS)
 		link->pause_ms = PAUSE_MAX_MS;

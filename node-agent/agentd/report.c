@@ -91,7 +91,8 @@ struct enc_json *enc_report_build (const struct enc_report_in *in)
 	char boot_id[ENC_BOOT_ID_SIZE] = "";
 	if (!r)
 		return NULL;
-	(void) enc_boot_id (boot_id, NULL);
+	if (enc_boot_id (boot_id, NULL) < 0)
+		boot_id[0] = 0;
 	enc_json_set_str (r, "node", in->node);
 	enc_json_set_u64 (r, "version", 1);
 	set_from (r, state, "boot");
