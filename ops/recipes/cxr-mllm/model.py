@@ -85,12 +85,14 @@ class ReportWriter(nn.Module):
         super().__init__()
         width, tokens = shape.width, (shape.image // shape.patch) ** 2
         self.patches = nn.Conv2d(1, width, shape.patch, shape.patch)
-        self.image_places = nn.Parameter(torch.randn(1, tokens, width) * 0.02)
-        self.text_places = nn.Parameter(torch.randn(1, shape.length, width) * 0.02)
+        # Places start louder than words: where something is decides what the report says of it.
+        spread = 0.64 * width ** -0.5
+        self.image_places = nn.Parameter(torch.randn(1, tokens, width) * 2.5 * spread)
+        self.text_places = nn.Parameter(torch.randn(1, shape.length, width) * 2.5 * spread)
         self.encoder = nn.ModuleList(Block(shape, False, flash) for _ in range(shape.encoder))
         self.decoder = nn.ModuleList(Block(shape, True, flash) for _ in range(shape.decoder))
         self.words = nn.Embedding(shape.vocabulary, width)
-        nn.init.normal_(self.words.weight, std=0.02)
+        nn.init.normal_(self.words.weight, std=spread)
         self.norm = nn.LayerNorm(width)
 
     def encode(self, images):

@@ -40,6 +40,7 @@ EVENTS = ("start", "data", "refused", "resume", "step", "epoch", "preempt", "don
 HERE = os.path.dirname(os.path.abspath(__file__))
 RENDEZVOUS_S = 120
 WARM_UP = 20                    # steps of rising learning rate
+RATES = {"tiny": 5e-3, "base": 2e-4}
 
 
 def log(event, **numbers):
@@ -63,7 +64,7 @@ def parse_arguments(argv):
     add("--size", choices=sorted(SHAPES), default="tiny")
     add("--steps", type=int, default=200)
     add("--batch", type=int, default=16, help="studies per rank and step")
-    add("--rate", type=float, default=4e-3, help="highest learning rate")
+    add("--rate", type=float, help="highest learning rate, instead of the size's own")
     add("--seed", type=int, default=0)
     add("--holdout", type=int, default=64, help="studies kept for the exact-match test")
     add("--precision", choices=("fp32", "bf16"), default="fp32")
@@ -77,6 +78,7 @@ def parse_arguments(argv):
     args = parser.parse_args(argv)
     if min(args.steps, args.batch, args.log_every) < 1 or min(args.holdout, args.seed) < 0:
         parser.error("--steps, --batch and --log-every start at 1, --holdout and --seed at 0")
+    args.rate = args.rate or RATES[args.size]
     return args
 
 
@@ -187,7 +189,7 @@ class Trainer:
         torch.manual_seed(args.seed)
         self.model = ReportWriter(self.shape, not args.no_flash).to(device)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=args.rate,
-                                           betas=(0.9, 0.98), weight_decay=0.01)
+                                           betas=(0.9, 0.95), weight_decay=0.01)
         self.checkpoint = Checkpoint(args.out, self.shape, ranks, device)
         self.step = self.begun_at = self.checkpoint.restore(self.model, self.optimiser)
         self.parallel = self._wrap()

@@ -193,8 +193,7 @@ def test_spoilt_file_is_refused_with_its_reason(kind, reason):
 def test_every_cut_of_a_file_is_refused(one_file):
     pixels = len(one_file) - 2 * 64 * 64
     for length in [*range(0, pixels + 4), len(one_file) - 1]:
-        assert refusal_of(one_file[:length]) in (Reason.EMPTY, Reason.TRUNCATED, Reason.NO_PIXELS,
-                                                 Reason.MALFORMED)
+        assert refusal_of(one_file[:length]) in (Reason.EMPTY, Reason.TRUNCATED, Reason.NO_PIXELS)
 
 
 def test_any_flipped_byte_is_read_or_refused_but_never_an_accident(one_file):
@@ -261,11 +260,10 @@ def test_output_is_numbers_only_and_neither_it_nor_the_checkpoint_holds_the_cana
 
 
 def test_noise_instead_of_images_fails_the_check(good, tmp_path):
-    status, events, _, _ = run(good, tmp_path / "o", "--noise", "--steps", 120,
-                               "--min-match", 0.5)
+    status, events, _, _ = run(good, tmp_path / "o", "--noise", "--min-match", 0.5)
     assert status == 1
     assert of(events, "done")[0]["exact_match"] < 0.3
-    assert losses(events)[120] < 1.0                # the words are learnt, the images cannot be
+    assert losses(events)[200] < 1.0                # the words are learnt, the images cannot be
 
 
 @pytest.mark.parametrize("kind, reason", [("truncated", 4), ("compressed", 5), ("zero", 2)])
