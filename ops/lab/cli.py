@@ -77,9 +77,9 @@ def down(lab, args):
             wait(lambda n=name: lab.kill_group(n) or not lab.processes(n), 30, f"the processes of {name} to end")
         for name in names:
             lab.remove_cgroups(name)
-        images = [str(p) for p in lab.dir.rglob("*.img")]
+        images = [*lab.dir.glob("*.img"), *lab.dir.glob("hosts/*/*.img")]
         # Mounts go with their namespaces, and the kernel lets go of loop devices a moment after the mounts.
-        wait(lambda: not any(i in call("losetup", "-l", "-n", "-O", "BACK-FILE", check=False) for i in images), 30, "loop devices to be released")
+        wait(lambda: not any(call("losetup", "-j", i) for i in images), 30, "loop devices to be released")
     if not args.keep and lab.dir.exists():
         shutil.rmtree(lab.dir)
 

@@ -21,6 +21,7 @@ BOOT = pathlib.Path(__file__).with_name("host-boot")
 FIXED = {"ctl": ("controller", 10), "vault": ("vault", 11), "w1": ("witness", 12), "w2": ("witness", 13), "head": ("head", 20),
          "login": ("login", 21), "ext": ("outside", 250)}
 HOLDER = "holder"
+INOTIFY = "/proc/sys/fs/inotify/max_user_instances"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,6 +174,9 @@ class Lab:
     def start_holder(self):
         if self.alive(HOLDER):
             return
+        # A systemd host takes about five inotify instances, and all hosts count as one user to the shared kernel: 128 last for two labs.
+        if int(read_text(INOTIFY, "1024")) < 1024:
+            pathlib.Path(INOTIFY).write_text("1024")
         self.base(HOLDER).mkdir(parents=True, exist_ok=True)
         ready = self.base(HOLDER) / "ready"
         ready.unlink(missing_ok=True)
