@@ -14,15 +14,14 @@ NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000 | 0x
 GRACE = 2                                         # seconds between SIGTERM and SIGKILL
 
 
-def run(lab, name, words, user=None, timeout=None):
-    """Runs words[0] with the rest as its arguments, no shell between; returns the exit status for our own exit."""
+def run(lab, name, words, user=None, timeout=None, extra=None):
+    """Runs words[0] with the rest as its arguments, no shell between; returns the exit status for our own exit. `extra` joins the environment."""
     init = lab.init(name)
     if not init:
         raise LabError(f"host {name} is down")
     command, env, folder = _as_user(lab, name, user, words) if user else (words, ROOT_ENV, "/")
-    for key in ("TERM", "COLUMNS", "LINES"):
-        if key in os.environ:
-            env = {**env, key: os.environ[key]}
+    terminal = {key: os.environ[key] for key in ("TERM", "COLUMNS", "LINES") if key in os.environ}
+    env = {**env, **terminal, **(extra or {})}
     middle = os.fork()
     if middle == 0:
         try:

@@ -154,6 +154,7 @@ def _outside(lab, host):
     """Users sit outside: their private keys are on `ext` and nowhere else."""
     if host.role != "outside":
         return
+    write_file(lab.upper(host.name) / "usr/local/bin/lab-askpass", "#!/bin/sh\necho \"$LAB_ANSWER\"\n", 0o755)
     for user, uid in ACCOUNTS.items():
         home = lab.upper(host.name) / "home" / user
         for path, text in ((home / ".ssh/id_ed25519", read_text(lab.dir / "keys" / user)), (home / ".ssh/id_ed25519.pub", read_text(lab.dir / f"keys/{user}.pub"))):
