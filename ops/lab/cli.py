@@ -14,7 +14,6 @@ import hosts
 import image
 import network
 import provision
-import slurm
 from common import BASE, LabError, call, read_text, say
 from hosts import HOLDER, Lab, wait
 
@@ -94,7 +93,7 @@ def status(lab, args):
         state = "down" if not init else "cut" if network.is_cut(lab, host.name) else "up"
         found.append({"name": host.name, "role": host.role, "state": state, "address": host.ipv4, "address6": host.ipv6,
                       "root": f"/proc/{init}/root" if init else None, "pid": init})
-    ready = bool(found) and all(h["state"] == "up" for h in found) and (not slurm.present(lab) or slurm.ready(lab))
+    ready = bool(found) and all(h["state"] == "up" for h in found) and provision.ready(lab)
     document = {"ready": ready, "suite": lab.record.get("suite"), "hosts": found}
     if args.json:
         print(json.dumps(document))
@@ -153,8 +152,8 @@ def deploy(lab, args):
     for name in args.hosts or [h.name for h in lab.hosts]:
         init = lab.init(name)
         if init:
-            # Through the host's own overlay, file by file with a rename: a lower layer must not change below a running host.
-            call("rsync" if shutil.which("rsync") else "cp", *(["-a"] if shutil.which("rsync") else ["-a", "--remove-destination"]), f"{fresh}/.", f"/proc/{init}/root/")
+            # Through the host's own overlay, each file by a rename: a lower layer must not change below a running host. /etc is provisioning's.
+            call("cp", "-a", "--remove-destination", f"{fresh}/usr/.", f"/proc/{init}/root/usr/")
     shutil.rmtree(fresh)
 
 

@@ -198,6 +198,16 @@ AFTER = [
 ]
 
 
+# What `lab status` asks before it says ready: (name, function (lab) -> bool).
+READY = [
+    ("general pool", lambda lab: not slurm.present(lab) or slurm.ready(lab)),
+]
+
+
+def ready(lab):
+    return all(row(lab) for _, row in READY)
+
+
 def before(lab, host):
     for _, row in BEFORE:
         row(lab, host)

@@ -195,6 +195,13 @@ def test_one_time_passwords_agree_with_oathtool(lab):
     assert agree() or agree(), "twice, because a code may change between the two"
 
 
+def test_deploy_lays_the_build_over_a_running_host(lab):
+    file = "/usr/lib/sysusers.d/enclave.conf"
+    lab.run("w1", "rm", file)
+    lab.lab("deploy", "w1")
+    assert "enclave-witness" in lab.run("w1", "cat", file).stdout
+
+
 def test_units_run_in_their_sandbox(lab):
     done = lab.run("n1", "systemd-run", "--wait", "--pipe", "-q", "-p", "ProtectSystem=strict", "touch", "/usr/x", check=False)
     assert done.returncode != 0 and "Read-only" in done.stderr
