@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include "base/enctime.h"
 #include "base/ipc.h"
+#include "base/ipc_io.h"
 #include "base/peer.h"
 #include "base/enc.h"
 
@@ -47,7 +48,7 @@ static bool again (void)
 /* ---- send ---- */
 
 /* sendmsg once; descriptors go with the first byte only. */
-static ssize_t send_some (int fd, const uint8_t *at, size_t len, const struct enc_fds *fds)
+ssize_t enc_ipc_send_some (int fd, const uint8_t *at, size_t len, const struct enc_fds *fds)
 {
 	struct iovec iov = { .iov_base = (void *) (uintptr_t) at, .iov_len = len };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
@@ -71,7 +72,7 @@ static ssize_t send_some (int fd, const uint8_t *at, size_t len, const struct en
 static int send_bytes (int fd, const uint8_t *at, size_t len, const struct enc_fds *fds, int64_t deadline, struct enc_error *err)
 {
 	while (len) {
-		ssize_t n = send_some (fd, at, len, fds);
+		ssize_t n = enc_ipc_send_some (fd, at, len, fds);
 		if (n < 0 && again ()) {
 			int rc = wait_for (fd, POLLOUT, deadline, err);
 			if (rc < 0)
@@ -120,7 +121,7 @@ static int take_fds (struct msghdr *msg, struct enc_fds *fds)
 	return refused ? -1 : 0;
 }
 
-static ssize_t recv_some (int fd, uint8_t *at, size_t len, struct enc_fds *fds)
+ssize_t enc_ipc_recv_some (int fd, uint8_t *at, size_t len, struct enc_fds *fds)
 {
 	struct iovec iov = { .iov_base = at, .iov_len = len };
 	union {
@@ -139,7 +140,7 @@ static ssize_t recv_some (int fd, uint8_t *at, size_t len, struct enc_fds *fds)
 static int recv_bytes (int fd, uint8_t *at, size_t len, struct enc_fds *fds, int64_t deadline, struct enc_error *err)
 {
 	while (len) {
-		ssize_t n = recv_some (fd, at, len, fds);
+		ssize_t n = enc_ipc_recv_some (fd, at, len, fds);
 		if (n < 0 && again ()) {
 			int rc = wait_for (fd, POLLIN, deadline, err);
 			if (rc < 0)
