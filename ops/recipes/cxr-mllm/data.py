@@ -18,7 +18,7 @@ SPECIAL = 4                              # the first number of an ordinary word
 MAX_IMAGE_BYTES = 256 << 20
 MAX_REPORT_BYTES = 64 << 10
 FINDINGS = "findings :"
-MEAN, SPREAD = 0.5, 0.25                 # brings an image's values to about zero mean and unit spread
+MEAN, SPREAD = 0.5, 0.25                 # bring pixels to about zero mean and unit spread
 
 
 def read_vocabulary(path):

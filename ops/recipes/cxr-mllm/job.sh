@@ -26,13 +26,16 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONNOUSERSITE=1
 # srun of Slurm 22.05 does not take over --cpus-per-task from the batch job.
 export SRUN_CPUS_PER_TASK=${SRUN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-1}}
 
+step= notice= cancelled=0
+pass_on () { [ -z "$step" ] || [ -z "$notice" ] || kill -s "$notice" "$step"; }
+trap 'notice=USR2; pass_on' USR2
+trap 'notice=TERM; cancelled=1; pass_on' TERM	# scancel or the time limit: not to be queued again
+
 # In the background, because bash would hold back a notice until a foreground command ends.
 srun --kill-on-bad-exit=1 --wait=60 \
 	/usr/bin/python3 "$recipe/train.py" --data "$data" --out "$out" "$@" &
 step=$!
-cancelled=0
-trap 'kill -USR2 "$step"' USR2
-trap 'cancelled=1; kill -TERM "$step"' TERM	# scancel or the time limit: not to be queued again
+pass_on						# a notice that came before there was a step
 wait "$step"
 status=$?
 while kill -0 "$step" 2>/dev/null; do		# a trap ended the wait, not the step

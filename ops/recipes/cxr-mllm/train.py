@@ -235,7 +235,7 @@ class Trainer:
         return warm * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / self.args.steps)))
 
     def run(self, split, images, tokens):
-        """Train to the last step. Returns True if done, False if a notice came (and it is saved)."""
+        """Train to the last step. Returns True if done, False if stopped by a notice, and saved."""
         meter = Meter(self, split.steps_per_epoch)
         while self.step < self.args.steps:
             chosen = torch.from_numpy(split.positions(self.step, self.args.seed, self.ranks.rank))

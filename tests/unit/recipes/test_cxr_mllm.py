@@ -214,7 +214,8 @@ def replaced(data, tag, vr, old, new):
 
 @pytest.mark.parametrize("tag, old, new, reason", [
     (dicom.SAMPLES, 1, 3, Reason.PIXEL_LAYOUT), (dicom.BITS_ALLOCATED, 16, 8, Reason.PIXEL_LAYOUT),
-    (dicom.REPRESENTATION, 0, 1, Reason.PIXEL_LAYOUT), (dicom.HIGH_BIT, 11, 15, Reason.PIXEL_LAYOUT),
+    (dicom.REPRESENTATION, 0, 1, Reason.PIXEL_LAYOUT),
+    (dicom.HIGH_BIT, 11, 15, Reason.PIXEL_LAYOUT),
     (dicom.ROWS, 64, 63, Reason.SIZE), (dicom.ROWS, 64, 0, Reason.SIZE),
     (dicom.COLUMNS, 64, 65535, Reason.SIZE)])
 def test_wrong_pixel_description_is_refused(one_file, tag, old, new, reason):
@@ -384,18 +385,105 @@ def test_damaged_or_foreign_checkpoint_is_refused_and_kept(tmp_path):
 
 # ---- what the recipe declares -------------------------------------------------------------------
 
-def test_every_emitted_number_with_a_metric_name_is_declared(trained):
-    lines = [line.split("=", 1) for line in (RECIPE / "recipe.conf").read_text().splitlines()
+def declared_settings():
+    lines = [[part.strip() for part in line.split("=", 1)]
+             for line in (RECIPE / "recipe.conf").read_text().splitlines()
              if line and not line.startswith("#")]
-    keys = [key.strip() for key, _ in lines]
-    assert len(keys) == len(set(keys))
-    declared = {key[len("metric."):] for key in keys if key.startswith("metric.")}
+    assert len(lines) == len({key for key, _ in lines})
+    return dict(lines)
+
+
+def estimate(batch, fused):
+    """The formula of README.md, "Memory", for size base at 224 pixels in bf16; GB."""
+    conf = {key[len("estimate."):]: value for key, value in declared_settings().items()
+            if key.startswith("estimate.")}
+    size = {key[len("base."):]: int(value) for key, value in conf.items()
+            if key.startswith("base.")}
+    linear, square, cross = (int(conf["act." + key]) for key in ("linear", "square", "cross"))
+    square = 0 if fused else square * size["heads"]
+    image, text, width = (size["image"] // size["patch"]) ** 2, size["length"], size["width"]
+    encoder = linear * image * width + square * image ** 2
+    decoder = ((linear + cross) * text * width + 4 * image * width
+               + square * (text ** 2 + text * image))
+    study = (size["encoder_layers"] * encoder + size["decoder_layers"] * decoder
+             + text * size["vocabulary"] * int(conf["logit_bytes"]))
+    return (int(conf["bytes_per_parameter"]) * size["parameters"] + batch * study) / 1e9
+
+
+@pytest.mark.parametrize("batch, fused, measured", [
+    (32, True, 10.841), (128, True, 32.458), (128, False, 41.207), (256, True, 61.517)])
+def test_memory_estimate_is_within_five_percent_of_what_an_h200_took(batch, fused, measured):
+    assert estimate(batch, fused) == pytest.approx(measured, rel=0.05)
+
+
+def test_declared_shapes_are_those_of_the_model():
+    shapes = subprocess.run(
+        [PYTHON, "-c", "import json, model; print(json.dumps({k: [s._asdict(), sum(p.numel() for p "
+         "in model.ReportWriter(s).parameters())] for k, s in model.SHAPES.items()}))"],
+        cwd=RECIPE, env=clean_environment(), check=True, capture_output=True, text=True)
+    conf = declared_settings()
+    renamed = {"encoder": "encoder_layers", "decoder": "decoder_layers"}
+    for size, (shape, parameters) in json.loads(shapes.stdout).items():
+        assert int(conf[f"estimate.{size}.parameters"]) == parameters
+        for key, value in shape.items():
+            if key != "hidden":
+                assert int(conf[f"estimate.{size}.{renamed.get(key, key)}"]) == value
+
+
+def test_every_emitted_number_with_a_metric_name_is_declared(trained):
+    declared = {key[len("metric."):] for key in declared_settings() if key.startswith("metric.")}
     emitted = {name for event in trained[1] if event["ev"] in ("step", "epoch", "done")
                for name in event if name != "ev"}
     assert emitted <= declared
 
 
-def test_job_script_is_sound_and_asks_for_the_protected_partition():
-    text = (RECIPE / "job.sh").read_text()
-    subprocess.run(["/bin/bash", "-n", str(RECIPE / "job.sh")], check=True)
-    assert "#SBATCH --partition=protected" in text and "/usr/bin/python3" in text
+# ---- the batch script ---------------------------------------------------------------------------
+
+def run_job(folder, srun, *arguments, **environment):
+    """Start job.sh with a stand-in for srun and a scontrol that writes down what it was told."""
+    folder.mkdir(exist_ok=True)
+    for name, body in (("srun", srun), ("scontrol", f'echo "$@" >>{folder}/scontrol.log')):
+        (folder / name).write_text("#!/bin/bash\n" + body + "\n")
+        (folder / name).chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    return subprocess.Popen(["/bin/bash", str(RECIPE / "job.sh"), *arguments], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env=clean_environment(**{"PATH": path, "USER": "res1",
+                                                     "SLURM_JOB_ID": "42", **environment}))
+
+
+def requeued(folder):
+    log = folder / "scontrol.log"
+    return log.read_text() if log.exists() else ""
+
+
+def test_job_script_asks_for_the_protected_partition_and_passes_its_arguments(tmp_path):
+    assert "#SBATCH --partition=protected" in (RECIPE / "job.sh").read_text()
+    job = run_job(tmp_path, 'echo "$@"', "/d", "/o", "--steps", "5")
+    out, _ = job.communicate(timeout=DEADLINE_S)
+    assert job.returncode == 0
+    assert out.split()[-7:] == ["/usr/share/enclave/recipes/cxr-mllm/train.py", "--data", "/d",
+                                "--out", "/o", "--steps", "5"]
+    out, _ = run_job(tmp_path, 'echo "$@"').communicate(timeout=DEADLINE_S)
+    assert out.split()[-4:] == ["--data", "/enclave/data/cxr", "--out",
+                                "/enclave/home/res1/cxr-mllm"]
+
+
+@pytest.mark.parametrize("status, restarts, told", [
+    (75, "0", "requeue 42\n"), (75, "10", ""), (0, "0", ""), (65, "0", "")])
+def test_job_queues_itself_again_only_after_a_notice_and_not_for_ever(tmp_path, status, restarts,
+                                                                      told):
+    job = run_job(tmp_path, f"exit {status}", SLURM_RESTART_COUNT=restarts)
+    job.communicate(timeout=DEADLINE_S)
+    assert job.returncode == status
+    assert requeued(tmp_path) == told
+
+
+@pytest.mark.parametrize("number, told", [(signal.SIGUSR2, "requeue 42\n"), (signal.SIGTERM, "")])
+def test_job_passes_signals_on_and_a_cancelled_job_stays_cancelled(tmp_path, number, told):
+    job = run_job(tmp_path, "trap 'exit 75' USR2 TERM; echo ready; while :; do sleep 0.05; done")
+    assert job.stdout.readline() == "ready\n"
+    job.send_signal(number)
+    job.communicate(timeout=DEADLINE_S)
+    assert job.returncode == 75
+    assert requeued(tmp_path) == told
