@@ -26,19 +26,18 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONNOUSERSITE=1
 # srun of Slurm 22.05 does not take over --cpus-per-task from the batch job.
 export SRUN_CPUS_PER_TASK=${SRUN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-1}}
 
-step= notice= cancelled=0
+step= notice= cancelled=0 again=1
 pass_on () { [ -z "$step" ] || [ -z "$notice" ] || kill -s "$notice" "$step"; }
-trap 'notice=USR2; pass_on' USR2
-trap 'notice=TERM; cancelled=1; pass_on' TERM	# scancel or the time limit: not to be queued again
+trap 'notice=USR2; again=1; pass_on' USR2
+trap 'notice=TERM; again=1; cancelled=1; pass_on' TERM	# cancelled or out of time: never again
 
 # In the background, because bash would hold back a notice until a foreground command ends.
 srun --kill-on-bad-exit=1 --wait=60 \
 	/usr/bin/python3 "$recipe/train.py" --data "$data" --out "$out" "$@" &
 step=$!
 pass_on						# a notice that came before there was a step
-wait "$step"
-status=$?
-while kill -0 "$step" 2>/dev/null; do		# a trap ended the wait, not the step
+while [ "$again" -eq 1 ]; do			# a trap ends the wait, but not the step
+	again=0
 	wait "$step"
 	status=$?
 done
