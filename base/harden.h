@@ -16,6 +16,9 @@ ENC_MUST_USE int enc_drop_to (uid_t uid, gid_t gid, const int *caps, struct enc_
 /* Proof alone: this process runs as uid, gid with those capabilities and no more. */
 ENC_MUST_USE int enc_drop_check (uid_t uid, gid_t gid, const int *caps, struct enc_error *err);
 
+/* This process holds no capability, effective or permitted. */
+ENC_MUST_USE int enc_caps_none (struct enc_error *err);
+
 enum {
 	ENC_SC_CHILDREN = 1, /* fork, exec, wait */
 	ENC_SC_NETWORK = 2,  /* sockets other than AF_UNIX */
