@@ -126,14 +126,26 @@ int enc_tiles_node (unsigned level, uint64_t index, const struct enc_hash *hash,
 	tile->hash[tile->width++] = *hash;
 	if (tile->width < ENC_TILE_WIDTH || !tiles->writable)
 		return 0;
-	if (write_tile (tiles, tile) < 0)
-		return -ENC_ESYS;
-	drop_partials (tiles, tile);
+	/* The records are durable by now: a tile that cannot be written must not
+	 * stop the tree. It is made again when it is missed. */
+	if (write_tile (tiles, tile) == 0)
+		drop_partials (tiles, tile);
 	return 0;
+}
+
+void enc_tiles_set_size (struct enc_tiles *tiles, uint64_t size)
+{
+	/* A partial tile in the cache is too narrow for a larger tree. */
+	for (unsigned i = 0; i < CACHE; i++)
+		if (tiles->cache[i].width < ENC_TILE_WIDTH)
+			tiles->cache[i].width = 0;
+	tiles->size = size;
 }
 
 int enc_tiles_flush (struct enc_tiles *tiles, uint64_t size, struct enc_error *err)
 {
+	int rc = 0;
+
 	for (unsigned level = 0; level < ENC_TILE_LEVELS; level++) {
 		unsigned width = (unsigned)(size >> (8 * level)) % ENC_TILE_WIDTH;
 		struct tile *tile = &tiles->edge[level];
@@ -144,10 +156,10 @@ int enc_tiles_flush (struct enc_tiles *tiles, uint64_t size, struct enc_error *e
 			return enc_fail (err, ENC_EINVAL, "tiles were not collected for a tree of %llu",
 				(unsigned long long)size);
 		if (write_tile (tiles, tile) < 0)
-			return enc_fail_sys (err, "cannot write tile at level %u", level);
+			rc = enc_fail_sys (err, "cannot write tile at level %u", level);
 	}
-	tiles->size = size;
-	return 0;
+	enc_tiles_set_size (tiles, size);
+	return rc;
 }
 
 /* How many hashes tile n of a level has in the tree of tiles->size leaves. */
@@ -213,15 +225,6 @@ int enc_tiles_load (struct enc_tiles *tiles, uint64_t size, struct enc_error *er
 				err, (enum enc_code) - rc, "tile %u/%llu is not there", level, (unsigned long long)n);
 	}
 	return 0;
-}
-
-void enc_tiles_set_size (struct enc_tiles *tiles, uint64_t size)
-{
-	/* A partial tile in the cache is too narrow for a larger tree. */
-	for (unsigned i = 0; i < CACHE; i++)
-		if (tiles->cache[i].width < ENC_TILE_WIDTH)
-			tiles->cache[i].width = 0;
-	tiles->size = size;
 }
 
 static const struct tile *find_tile (struct enc_tiles *tiles, unsigned level, uint64_t n, int *rc)

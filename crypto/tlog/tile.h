@@ -24,11 +24,13 @@ struct enc_tiles *enc_tiles_new (int dirfd, int writable) ENC_MUST_USE;
 void enc_tiles_free (struct enc_tiles *tiles);
 
 /* An enc_tree_node_fn with the tiles as `arg`: collects the nodes that tiles
- * hold, and writes a tile when it is full. */
+ * hold, and writes a tile when it is full. A tile that cannot be written is
+ * skipped: it is made again from the records when it is missed. */
 int enc_tiles_node (unsigned level, uint64_t index, const struct enc_hash *hash, void *tiles);
 
 /* Write the partial tiles of a tree of `size` leaves, which must be the tree
- * that was collected. */
+ * that was collected (else ENC_EINVAL), and read as of that size from now on,
+ * also when a tile could not be written (ENC_ESYS and the like). */
 int enc_tiles_flush (struct enc_tiles *tiles, uint64_t size, struct enc_error *err) ENC_MUST_USE;
 
 /* Begin again at a tree of `size` leaves whose tiles are on disk: fills the

@@ -1,0 +1,90 @@
+#ifndef ENC_AUDITD_H
+#define ENC_AUDITD_H
+
+/* What the parts of enclave-auditd share. One event loop, no threads: while a
+ * batch is made durable, requests wait in their sockets and become the next one. */
+#include "base/daemon.h"
+#include "base/enctime.h"
+#include "base/fields.h"
+#include "base/ipc_loop.h"
+#include "controller/auditd/index.h"
+#include "controller/auditd/trail.h"
+#include "controller/auditd/record.h"
+#include "controller/auditd/text.h"
+
+#define AUDITD_BATCH 1024
+
+/* Who may use the socket, by uid. The name stands in `src.name` of records. */
+struct auditd_peer {
+	char *name;
+	char *user;
+	bool append;
+	bool read;
+	/* not from the file */
+	uint32_t uid;
+	uint64_t refused; /* records since the last tick */
+};
+
+struct auditd_conf {
+	char *origin;
+	char *state;
+	char *socket;
+	uint64_t segment_bytes;
+	uint64_t reserve_bytes;
+	uint64_t full_bytes;
+	uint64_t checkpoint_ms;
+	uint64_t checkpoint_records;
+	struct enc_list peers; /* struct auditd_peer */
+};
+
+/* A record in the batch that waits for the disk. */
+struct auditd_pending {
+	struct enc_ipc_req *req; /* NULL: our own record */
+	uint64_t index;
+	bool receipt;
+	char *body; /* kept for a receipt */
+	char time[ENC_TIME_SIZE];
+};
+
+struct auditd {
+	struct enc_daemon *daemon;
+	struct auditd_conf *conf;
+	struct event_base *base;
+	struct enc_ipc_server *server;
+	int listen_fd;
+	struct enc_trail *log;
+	struct enc_texts *texts;
+	struct enc_index *index;
+	struct event *commit_event;
+	struct event *tick_event;
+	struct event *index_event;
+	char boot[ENC_BOOT_ID_SIZE];
+	struct auditd_pending pending[AUDITD_BATCH];
+	size_t n_pending;
+	bool urgent; /* the batch holds a record that may use reserved space */
+	bool sign;   /* the batch asks for a checkpoint at once */
+	bool was_full;
+};
+
+/* auditd.c: opening and closing of the stores. */
+int auditd_open_stores (struct auditd *a, uint64_t floor, struct enc_error *err) ENC_MUST_USE;
+void auditd_close_stores (struct auditd *a);
+
+/* batch.c */
+/* Take a producer's record; it is answered after the next commit. */
+int auditd_take (struct auditd *a, struct auditd_peer *peer, const struct enc_json *record, struct enc_ipc_req *req,
+	bool receipt, struct enc_error *err) ENC_MUST_USE;
+/* A record of our own; `data` is taken over, may be NULL. Failures are logged. */
+void auditd_own (struct auditd *a, const char *action, const char *outcome, struct enc_json *data);
+/* Make the batch durable and answer. May end the daemon. */
+void auditd_commit (struct auditd *a);
+/* Sign what is durable. */
+int auditd_sign (struct auditd *a, struct enc_error *err) ENC_MUST_USE;
+void auditd_note_repair (struct auditd *a);
+void auditd_tick (struct auditd *a);
+
+/* ops.c */
+extern const struct enc_ipc_op auditd_ops[];
+bool auditd_admit (const struct enc_peer *peer, void *arg);
+
+#endif
