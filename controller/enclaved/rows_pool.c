@@ -1,0 +1,331 @@
+/* authorise, reserve, drain, detach: leaving the general cluster, and coming back to it. */
+#include "controller/enclaved/steps.h"
+
+#include "base/enc.h"
+
+enum { POLL_MS = 300 };
+
+static struct enc_json *names_of (const struct enc_nodes *nodes)
+{
+	struct enc_json *list = enc_json_array ();
+
+	for (size_t i = 0; i < nodes->n; i++)
+		enc_json_add_str (list, nodes->v[i].name);
+	return list;
+}
+
+/* ---- authorise ---- */
+
+static int still_allowed (struct enc_run *run, const struct enc_enclave *e, struct enc_error *err)
+{
+	const struct enc_policies *ps = &run->ctl->policies;
+	struct enc_agreement a = { 0 };
+	struct enc_decision d;
+	struct enc_facts f = {
+		.action = ENC_ACT_CREATE, .user = e->creator, .now = enc_now (), .agreement = e->agreement, .owner = e->owner,
+		.entry = enc_streq (e->entry, "reboot") ? ENC_ENTRY_REBOOT : ENC_ENTRY_LIVE, .on_busy = -1,
+		.ttl_s = (uint64_t) (e->expires_at - e->created_at),
+	};
+
+	if (enc_db_get (run->ctl->db, "agreements", enc_agreement_cols, &a, NULL, "WHERE id=?", "s", e->agreement) == 0) {
+		f.agreement_until = a.until * ENC_NS_S;
+		f.agreement_ended = a.ended;
+	}
+	enc_policy_decide (ps, enc_policies_find (ps, e->policy), &f, &d);
+	return enc_decision_error (&d, err);
+}
+
+static int lease_order (struct enc_run *run, const struct enc_enclave *e, const char *verb, struct enc_error *err)
+{
+	struct enc_order o = { .head = enc_head (verb), .record = enc_record ("enclave", "lease", "intent"), .request = enc_request ("lease") };
+	char until[ENC_TIME_SIZE];
+
+	enc_json_set_str (o.head, "enclave", e->id);
+	enc_json_set_i64 (o.head, "not_after", e->expires_at);
+	enc_record_actor (o.record, NULL);
+	enc_record_enclave (o.record, e);
+	enc_json_set_str (enc_record_data (o.record), "until", enc_time_format (e->expires_at * ENC_NS_S, false, until));
+	enc_json_set_str (o.request, "enclave", e->id);
+	enc_json_set_str (o.request, "name", e->name);
+	enc_json_set_i64 (o.request, "not_after", e->expires_at);
+	return enc_order (run->ctl, &o, NULL, NULL, err);
+}
+
+int enc_row_authorise_do (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	int rc;
+
+	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = still_allowed (run, &e, err)) < 0)
+		return rc;
+	/* Written before it is asked for: an end that finds no lease at keyd is harmless, a lease forgotten here is not. */
+	rc = enc_db_exec (run->ctl->db, err, "INSERT OR REPLACE INTO leases (enclave_id, not_after, state) VALUES (?,?,'asked')", "si", e.id,
+			  e.expires_at);
+	if (rc < 0 || (rc = lease_order (run, &e, "enclave.lease", err)) < 0)
+		return rc;
+	return enc_db_exec (run->ctl->db, err, "UPDATE leases SET state='live' WHERE enclave_id=?", "s", e.id);
+}
+
+int enc_row_authorise_undo (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	int rc;
+
+	if (enc_db_int (run->ctl->db, 0, "SELECT count(*) FROM leases WHERE enclave_id=? AND state!='ended'", "s", run->enclave_id) == 0)
+		return 0;
+	if ((rc = enc_run_enclave (run, &e, err)) < 0)
+		return rc;
+	rc = lease_order (run, &e, "enclave.end", err);
+	if (rc < 0 && rc != -ENC_ENOTFOUND)
+		return rc;
+	return enc_db_exec (run->ctl->db, err, "UPDATE leases SET state='ended' WHERE enclave_id=?", "s", e.id);
+}
+
+int enc_row_authorise_check (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	int rc;
+
+	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = still_allowed (run, &e, err)) < 0)
+		return rc;
+	if (enc_db_int (run->ctl->db, 0, "SELECT count(*) FROM leases WHERE enclave_id=? AND state='live'", "s", e.id) != 1)
+		return enc_fail (err, ENC_EFAILED, "there is no live lease");
+	return 0;
+}
+
+/* ---- reserve ---- */
+
+static int reserve_call (struct enc_run *run, const char *op, struct enc_error *err)
+{
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	struct enc_json *request;
+	int rc;
+
+	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0)
+		return rc;
+	request = enc_request (op);
+	enc_json_set_str (request, "name", e.cluster);
+	enc_json_set (request, "nodes", names_of (&nodes));
+	enc_json_set_i64 (request, "end_time", e.expires_at);
+	return enc_ctl_call (run->ctl, run->ctl->schedd, request, NULL, err);
+}
+
+int enc_row_reserve_do (void *ctx, struct enc_error *err)
+{
+	return reserve_call (ctx, "reserve", err);
+}
+
+int enc_row_reserve_undo (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	int rc = reserve_call (run, "release", err);
+
+	if (rc < 0 && rc != -ENC_ENOTFOUND)
+		return rc;
+	/* From here on they are nobody's. Quarantined ones keep the enclave's id, as the answer to "why". */
+	return enc_db_exec (run->ctl->db, err, "UPDATE nodes SET enclave_id='', role=0, overlay='', held_since=0 WHERE enclave_id=? AND pool!=4", "s",
+			    run->enclave_id);
+}
+
+static const struct enc_json *slurm_node (const struct enc_json *answer, const char *name)
+{
+	const struct enc_json *list = enc_json_get (answer, "nodes");
+
+	for (size_t i = 0; i < enc_json_len (list); i++)
+		if (enc_streq (enc_json_get_str (enc_json_at (list, i), "name", NULL), name))
+			return enc_json_at (list, i);
+	return NULL;
+}
+
+int enc_row_reserve_check (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	enc_auto (enc_json) struct enc_json *answer = NULL;
+	int rc;
+
+	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 ||
+	    (rc = enc_ctl_call (run->ctl, run->ctl->schedd, enc_request ("nodes"), &answer, err)) < 0)
+		return rc;
+	for (size_t i = 0; i < nodes.n; i++) {
+		const char *has = enc_json_get_str (slurm_node (answer, nodes.v[i].name), "reservation", "");
+
+		if (!enc_streq (has, e.cluster))
+			return enc_fail (err, ENC_EFAILED, "%s is not held by the reservation", nodes.v[i].name);
+	}
+	return 0;
+}
+
+/* ---- drain ---- */
+
+static int each_node (struct enc_run *run, const struct enc_nodes *nodes, const char *op, const char *reason, struct enc_error *err)
+{
+	for (size_t i = 0; i < nodes->n; i++) {
+		struct enc_json *request = enc_request (op);
+		int rc;
+
+		enc_json_set_str (request, "node", nodes->v[i].name);
+		enc_json_set_str (request, "reason", reason);
+		if ((rc = enc_ctl_call (run->ctl, run->ctl->schedd, request, NULL, err)) < 0) {
+			if (rc != -ENC_EUNAVAIL && rc != -ENC_ECANCELED)
+				enc_run_failed (run, nodes->v[i].name);
+			return enc_error_object (err, rc, "%s", nodes->v[i].name);
+		}
+	}
+	return 0;
+}
+
+static int jobs_on (struct enc_run *run, const struct enc_nodes *nodes, struct enc_json **ret, struct enc_error *err)
+{
+	struct enc_json *request = enc_request ("jobs");
+
+	enc_json_set (request, "nodes", names_of (nodes));
+	return enc_ctl_call (run->ctl, run->ctl->schedd, request, ret, err);
+}
+
+static int end_jobs (struct enc_run *run, const struct enc_json *jobs, const char *how, struct enc_error *err)
+{
+	for (size_t i = 0; i < enc_json_len (jobs); i++) {
+		struct enc_json *request = enc_request ("end");
+		int rc;
+
+		enc_json_set (request, "job", enc_json_copy (enc_json_get (enc_json_at (jobs, i), "id")));
+		enc_json_set_str (request, "how", how);
+		rc = enc_ctl_call (run->ctl, run->ctl->schedd, request, NULL, err);
+		if (rc < 0 && rc != -ENC_ENOTFOUND)
+			return rc;
+	}
+	return 0;
+}
+
+static int wait_jobs (struct enc_run *run, const struct enc_nodes *nodes, const struct enc_enclave *e, struct enc_error *err)
+{
+	int64_t until = enc_deadline_ms ((int64_t) e->deadline_s * 1000);
+
+	for (;;) {
+		enc_auto (enc_json) struct enc_json *answer = NULL;
+		enc_auto_free char *text = NULL;
+		const struct enc_json *jobs;
+		int rc;
+
+		if ((rc = jobs_on (run, nodes, &answer, err)) < 0)
+			return rc;
+		jobs = enc_json_get (answer, "jobs");
+		if (enc_json_len (jobs) == 0)
+			return 0;
+		if (enc_streq (e->on_busy, "fail"))
+			return enc_fail (err, ENC_EBUSY, "%zu jobs run on the chosen nodes", enc_json_len (jobs));
+		if (!enc_streq (e->on_busy, "wait") && (rc = end_jobs (run, jobs, e->on_busy, err)) < 0)
+			return rc;
+		if (enc_passed (until))
+			return enc_fail (err, ENC_ETIMEOUT, "%zu jobs still run on the chosen nodes", enc_json_len (jobs));
+		text = enc_strf ("%zu jobs to end", enc_json_len (jobs));
+		enc_enclave_waiting (run->ctl->db, e->id, text, enc_now_s () + enc_left_ms (until) / 1000, "enclavectl destroy gives up");
+		if ((rc = enc_fiber_sleep (run->ctl->fibers, POLL_MS, err)) < 0)
+			return rc;
+	}
+}
+
+int enc_row_drain_do (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	int rc;
+
+	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 ||
+	    (rc = each_node (run, &nodes, "drain", "reserved", err)) < 0)
+		return rc;
+	rc = wait_jobs (run, &nodes, &e, err);
+	enc_enclave_waiting (run->ctl->db, e.id, NULL, 0, NULL);
+	return rc;
+}
+
+int enc_row_drain_undo (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	int rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err);
+
+	return rc < 0 ? rc : each_node (run, &nodes, "resume", "", err);
+}
+
+int enc_row_drain_check (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	enc_auto (enc_json) struct enc_json *answer = NULL;
+	int rc;
+
+	if ((rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 || (rc = jobs_on (run, &nodes, &answer, err)) < 0)
+		return rc;
+	if (enc_json_len (enc_json_get (answer, "jobs")))
+		return enc_fail (err, ENC_EFAILED, "jobs are left on the nodes");
+	return 0;
+}
+
+/* ---- detach ---- */
+
+static void edit_detach (struct enc_doc *doc, ENC_UNUSED const struct enc_node *node, ENC_UNUSED void *arg)
+{
+	doc->units = ENC_UNITS_DOWN;
+}
+
+static void edit_attach (struct enc_doc *doc, ENC_UNUSED const struct enc_node *node, ENC_UNUSED void *arg)
+{
+	doc->units = ENC_UNITS_SITE;
+}
+
+int enc_row_detach_do (void *ctx, struct enc_error *err)
+{
+	static const struct enc_change change = { .edit = edit_detach, .what = "stop the site's services" };
+
+	return enc_run_change (ctx, ENC_ROLE_COMPUTE, &change, err);
+}
+
+int enc_row_detach_undo (void *ctx, struct enc_error *err)
+{
+	static const struct enc_change change = { .edit = edit_attach, .grant = true, .what = "start the site's services" };
+
+	return enc_run_change (ctx, ENC_ROLE_COMPUTE, &change, err);
+}
+
+static int is_away (struct enc_run *run, const char *node, bool *ret, struct enc_error *err)
+{
+	enc_auto (enc_json) struct enc_json *answer = NULL;
+	struct enc_json *request = enc_request ("away");
+	int rc;
+
+	enc_json_set_str (request, "node", node);
+	if ((rc = enc_ctl_call (run->ctl, run->ctl->schedd, request, &answer, err)) < 0)
+		return rc;
+	*ret = enc_json_get_bool (answer, "away", false);
+	return 0;
+}
+
+int enc_row_detach_check (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	int rc;
+
+	if ((rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 || (rc = enc_nodes_hold (run, &nodes, err)) < 0)
+		return rc;
+	/* The scheduler notices a silent node in its own time. */
+	for (size_t i = 0; i < nodes.n;) {
+		bool away = false;
+
+		if ((rc = is_away (run, nodes.v[i].name, &away, err)) < 0)
+			return rc;
+		if (away)
+			i++;
+		else if ((rc = enc_fiber_sleep (run->ctl->fibers, POLL_MS, err)) < 0)
+			return enc_wrap (err, rc, "%s is still up in the general scheduler", nodes.v[i].name);
+	}
+	return 0;
+}

@@ -1,0 +1,75 @@
+/* The life of an enclave. Up runs from top to bottom, down from bottom to top, and a failure on the way up walks down from where it
+ * stopped. The order is the security argument: nothing is trusted before it is isolated, clean and measured; on the way back, nodes
+ * are scrubbed before their network is released, and released before anybody may use them.
+ *
+ * Deadlines are seconds. What loosens is marked: without the log it does not happen. What is not marked never waits for the log. */
+#include "controller/enclaved/steps.h"
+
+#include "base/enc.h"
+
+#define UP ENC_STEP_ACT_LOOSENS
+#define DOWN ENC_STEP_UNDO_LOOSENS
+
+const struct enc_step enc_steps[] = {
+	{ "authorise", enc_row_authorise_do, enc_row_authorise_undo, enc_row_authorise_check, 30, 30, 10, UP,
+	  "policy, agreement, lease and record" },
+	{ "reserve", enc_row_reserve_do, enc_row_reserve_undo, enc_row_reserve_check, 60, 60, 30, UP | DOWN,
+	  "hold the chosen nodes in the general scheduler" },
+	/* The order's own deadline bounds the wait for other people's jobs. */
+	{ "drain", enc_row_drain_do, enc_row_drain_undo, enc_row_drain_check, 0, 60, 30, DOWN,
+	  "let their jobs end, requeue or cancel them as asked" },
+	{ "detach", enc_row_detach_do, enc_row_detach_undo, enc_row_detach_check, 60, 90, 120, DOWN,
+	  "stop the site's services on them and leave the general scheduler" },
+	{ "isolate", enc_row_isolate_do, enc_row_isolate_undo, enc_row_nodes_check, 60, 90, 10, DOWN,
+	  "fence them: nothing in, nothing out but the controller" },
+	{ "clean", enc_row_clean_do, enc_row_clean_undo, enc_row_nodes_check, 600, 600, 10, 0,
+	  "remove all residue and measure against the baseline" },
+	{ "services", enc_row_services_do, enc_row_services_undo, enc_row_all_check, 600, 900, 10, UP | DOWN,
+	  "fence and clean the service nodes, bring the overlay up on all" },
+	{ "keys", enc_row_keys_do, enc_row_keys_undo, enc_row_keys_check, 60, 60, 10, UP,
+	  "make or unlock the enclave's keys" },
+	{ "storage", enc_row_storage_do, enc_row_storage_undo, enc_row_all_check, 120, 120, 10, UP,
+	  "open scratch and project volumes, encrypted" },
+	{ "scheduler", enc_row_scheduler_do, enc_row_scheduler_undo, enc_row_all_check, 60, 60, 10, UP,
+	  "start the enclave's own scheduler" },
+	{ "join", enc_row_join_do, enc_row_join_undo, enc_row_join_check, 60, 60, 60, UP,
+	  "register the nodes there" },
+	{ "login", enc_row_login_do, enc_row_login_undo, enc_row_all_check, 60, 60, 10, UP,
+	  "bring the login node up, door shut" },
+	{ "prove", enc_row_prove_do, NULL, enc_row_prove_check, 120, 0, 10, 0,
+	  "probe from inside and outside, store the evidence" },
+	{ "open", enc_row_open_do, enc_row_open_undo, enc_row_all_check, 30, 30, 10, UP,
+	  "open the door; shutting it is the first act of every way down" },
+	{ 0 },
+};
+
+int enc_run_nodes (struct enc_run *run, uint8_t roles, struct enc_nodes *ret, struct enc_error *err)
+{
+	return enc_nodes_of (run->ctl->db, run->enclave_id, roles, ret, err);
+}
+
+int enc_run_change (struct enc_run *run, uint8_t roles, const struct enc_change *change, struct enc_error *err)
+{
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	int rc;
+
+	if ((rc = enc_run_nodes (run, roles, &nodes, err)) < 0)
+		return rc;
+	return enc_nodes_change (run, &nodes, change, err);
+}
+
+int enc_row_nodes_check (void *ctx, struct enc_error *err)
+{
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	int rc = enc_run_nodes (ctx, ENC_ROLE_COMPUTE, &nodes, err);
+
+	return rc < 0 ? rc : enc_nodes_hold (ctx, &nodes, err);
+}
+
+int enc_row_all_check (void *ctx, struct enc_error *err)
+{
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	int rc = enc_run_nodes (ctx, ENC_ROLES_ALL, &nodes, err);
+
+	return rc < 0 ? rc : enc_nodes_hold (ctx, &nodes, err);
+}
