@@ -22,6 +22,7 @@ static void edit_quarantine (struct enc_doc *doc, ENC_UNUSED const struct enc_no
 int enc_node_quarantine (struct enc_ctl *c, const char *name, const char *step, const char *why, struct enc_error *err)
 {
 	enc_auto_done (enc_node_done) struct enc_node n = { 0 };
+	struct enc_log_fields fields = { .node = name, .step = step };
 	struct enc_json *record;
 	int rc;
 
@@ -34,7 +35,7 @@ int enc_node_quarantine (struct enc_ctl *c, const char *name, const char *step, 
 	n.pool = ENC_POOL_QUARANTINE;
 	if ((rc = enc_node_put (c->db, &n, err)) < 0 || (rc = enc_node_tighten (c, &n, edit_quarantine, NULL, err)) < 0)
 		return rc;
-	enc_log_with (ENC_LOG_ERROR, &(struct enc_log_fields){ .node = name, .step = step }, "%s goes to quarantine: %s", name, why);
+	enc_log_with (ENC_LOG_ERROR, &fields, "%s goes to quarantine: %s", name, why);
 	record = enc_record ("node", "quarantine", "ok");
 	enc_record_actor (record, NULL);
 	enc_record_obj (record, "node", name);

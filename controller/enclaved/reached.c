@@ -61,7 +61,7 @@ static int failure (const struct enc_doc *doc, const struct enc_json *failed, st
 {
 	const char *area = enc_json_get_str (failed, "area", "?");
 	const char *next = enc_json_get_str (failed, "next", NULL);
-	int rc = enc_fail (err, ENC_EFAILED, "%s: %s: %s", doc->node, area, enc_json_get_str (failed, "text", "failed"));
+	int rc = enc_fail (err, enc_code_of_name (enc_json_get_str (failed, "code", "failed")), "%s: %s: %s", doc->node, area, enc_json_get_str (failed, "text", "failed"));
 
 	return next && *next ? enc_error_next (err, rc, "%s", next) : rc;
 }
@@ -79,6 +79,9 @@ int enc_doc_reached (const struct enc_doc *doc, const char *digest, const struct
 	report = enc_json_parse (seen->report, strlen (seen->report), ENC_JSON_MAX_DEFAULT, err);
 	if (!report)
 		return -ENC_EPROTO;
+	/* An observer outside has no areas: it answers for its probe alone. */
+	if (enc_json_type (enc_json_get (report, "areas")) != ENC_JSON_OBJECT)
+		return enc_streq (enc_json_str (enc_json_find (report, "/evidence/probe/probe")), doc->probe_id) ? 1 : 0;
 	failed = enc_json_get (report, "failed");
 	if (enc_json_type (failed) == ENC_JSON_OBJECT)
 		return failure (doc, failed, err);

@@ -239,7 +239,7 @@ static int all_idle (struct enc_run *run, const struct enc_nodes *compute, const
 		return -ENC_EPROTO;
 	*ret = true;
 	for (size_t i = 0; i < compute->n; i++)
-		*ret = *ret && is_idle (enc_json_find (report, "/facts/slurm"), compute->v[i].name);
+		*ret = *ret && is_idle (enc_json_find (report, "/evidence/slurm"), compute->v[i].name);
 	return 0;
 }
 

@@ -44,7 +44,7 @@ struct enc_node {
 	char identity[65], fingerprint[65];/* hex: privd's Ed25519 key, SHA-256 of the certificate */
 	char *why, *next;
 	int64_t enrolled_at, held_since;
-	uint8_t observer_targets;
+	int64_t baseline_at;               /* when keyd took its baseline; 0: not to be lent yet */
 };
 
 struct enc_document {
