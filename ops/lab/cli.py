@@ -28,7 +28,9 @@ def up(lab, args):
     with open(lab.dir / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not lab.record:
-            lab.create(args.suite, tree, args.nodes, args.services)
+            lab.create(args.suite, tree, args.nodes or 4, args.services or 2)
+        elif (args.nodes or lab.record["nodes"], args.services or lab.record["services"]) != (lab.record["nodes"], lab.record["services"]):
+            raise LabError(f"this lab was made with {lab.record['nodes']} nodes and {lab.record['services']} service hosts; take it down first")
         lab.start_holder()
         provision.prepare(lab)
         wanted = args.only.split(",") if args.only else lab.record["hosts"] or hosts.plan(lab.record["nodes"], lab.record["services"])
@@ -170,7 +172,7 @@ def _parser():
 
     host, user, peer = (["host"], {}), (["user"], {}), (["peer"], {"nargs": "?"})
     as_json = (["--json"], {"action": "store_true"})
-    add("up", up, "bring up what is not up", (["--nodes"], {"type": int, "default": 4}), (["--services"], {"type": int, "default": 2}),
+    add("up", up, "bring up what is not up", (["--nodes"], {"type": int, "metavar": "4"}), (["--services"], {"type": int, "metavar": "2"}),
         (["--service"], {"choices": ["host", "libvirt"], "default": "host"}), (["--suite"], {"choices": ["bookworm", "trixie"], "default": "bookworm"}),
         (["--only"], {"metavar": "HOST,HOST…", "help": "only these hosts, beside those that are up"}))
     add("down", down, "end the lab and remove its directory", (["--keep"], {"action": "store_true", "help": "leave the disks"}))

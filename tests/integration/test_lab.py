@@ -81,7 +81,7 @@ def test_run_kills_a_command_that_ignores_sigterm(lab):
 
 
 @pytest.mark.parametrize("words", [["run", "nonesuch", "--", "true"], ["run", "n1"], ["run", "n1", "--user", "nonesuch", "--", "true"], ["cut", "n1", "n1"],
-                                   ["crash", "nonesuch"], ["nonesuch"], ["run", "n1", "--timeout", "x", "--", "true"], ["otp", "nonesuch"]])
+                                   ["crash", "nonesuch"], ["nonesuch"], ["up", "--nodes", "7"], ["up", "--only", "n9"], ["run", "n1", "--timeout", "x", "--", "true"], ["otp", "nonesuch"]])
 def test_the_labs_own_failure_is_125(lab, words):
     done = lab.lab(*words, check=False)
     assert done.returncode == 125 and done.stderr and not done.stdout
