@@ -206,6 +206,7 @@ static void auditd_stop (struct enc_daemon *d)
 	struct auditd *a = enc_daemon_arg (d);
 	struct enc_json *data;
 
+	auditd_tick (a);
 	if (a->log) {
 		data = enc_json_object ();
 		enc_json_set_u64 (data, "size", enc_trail_size (a->log));
@@ -225,10 +226,7 @@ static void auditd_stop (struct enc_daemon *d)
 
 int main (int argc, char **argv)
 {
-	static const char *const syscalls[] = { "fdatasync", "fsync", "flock", "fallocate", "ftruncate", "fadvise64",
-		"renameat", "renameat2", "unlinkat", "unlink", "mkdirat", "linkat", "pwrite64", "pread64", "fchmod",
-		"fchown", "faccessat", "faccessat2", "statfs", "fstatfs", "getdents64", "openat2", "geteuid",
-		"readlink", "readlinkat", "mlock", "munlock", "madvise", NULL };
+	static const char *const syscalls[] = { "fadvise64", NULL };
 	static struct auditd_conf conf;
 	static struct auditd auditd = { .listen_fd = -1 };
 	static const struct enc_daemon_spec spec = { .name = "enclave-auditd",

@@ -243,10 +243,12 @@ void auditd_commit (struct auditd *a)
 
 static void note_space (struct auditd *a)
 {
+	/* It may have been full and have room again since the last look. */
+	bool met = enc_trail_is_full (a->log) != 0;
 	bool full = enc_trail_check_space (a->log) != 0;
 	struct enc_json *data;
 
-	if (full && !a->was_full) {
+	if ((full || met) && !a->was_full) {
 		data = enc_json_object ();
 		enc_json_set_u64 (data, "bytes", enc_trail_free_bytes (a->log));
 		auditd_own (a, "full", "failed", data);
