@@ -46,7 +46,6 @@ struct enc_http_conf {
 	enc_http_log_fn *log;  /* after each answer; may be NULL */
 	void *arg;
 	unsigned idle_s;       /* silence between and within requests; long polls are not silence; 0: 60 */
-	unsigned max_conns;    /* 0: 1024; more are closed at once */
 };
 
 struct enc_http_server *enc_http_server_new (struct event_base *base, const struct enc_http_conf *conf, struct enc_error *err) ENC_MUST_USE;
@@ -70,7 +69,8 @@ const char *enc_http_remote (const struct enc_http_req *req); /* "unix" or the a
 /* One pointer per request for the owner (who the gate found), freed by `free_fn` at the end. */
 void enc_http_set_user (struct enc_http_req *req, void *user, void (*free_fn) (void *));
 void *enc_http_user (const struct enc_http_req *req);
-/* Tell a long poll that its peer has gone (from the loop, at most once); it must still end the request. */
+/* Tell a long poll that its peer has gone (from the loop, at most once); it must still end the request. Without this a lost peer is
+ * noticed only when the answer is written. A peer that shuts down its sending half counts as gone. */
 void enc_http_on_gone (struct enc_http_req *req, void (*gone) (struct enc_http_req *req, void *arg), void *arg);
 bool enc_http_gone (const struct enc_http_req *req);
 
