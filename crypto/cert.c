@@ -10,6 +10,7 @@
 #include <openssl/x509v3.h>
 
 #include "base/str.h"
+#include "crypto/secmem.h"
 #include "base/enc.h"
 
 enum { SERIAL = 16, BACKDATE_S = 300 };
@@ -97,13 +98,21 @@ int enc_cert_key_pem (const struct enc_cert_key *key, struct enc_buf *out, struc
 	return take_bio (bio, out, err);
 }
 
-int enc_cert_key_der (const struct enc_cert_key *key, struct enc_buf *out, struct enc_error *err)
+int enc_cert_key_der (const struct enc_cert_key *key, struct enc_secret *ret, struct enc_error *err)
 {
 	enc_auto (bio) BIO *bio = BIO_new (BIO_s_secmem ());
+	enc_auto (enc_secmem) uint8_t *copy = NULL;
+	char *data = NULL;
 
 	if (!bio || i2d_PrivateKey_bio (bio, key->pair) != 1)
 		return failed (err, "write a private key");
-	return take_bio (bio, out, err);
+	long len = BIO_get_mem_data (bio, &data);
+	int rc = len > 0 ? enc_secmem_get ((size_t) len, &copy, err) : failed (err, "write a private key");
+	if (rc < 0)
+		return rc;
+	memcpy (copy, data, (size_t) len);
+	*ret = (struct enc_secret){ ENC_TAKE (copy), (size_t) len };
+	return 0;
 }
 
 int enc_cert_key_of_pem (const void *pem, size_t len, struct enc_cert_key **ret, struct enc_error *err)

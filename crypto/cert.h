@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "crypto/wrap.h"
 
 #define ENC_CERT_SERVICE "enclave-controller" /* what TLS clients expect at the other end */
 #define ENC_CERT_FINGERPRINT 32
@@ -26,8 +27,8 @@ ENC_DEFINE_AUTO (enc_cert_key, struct enc_cert_key, enc_cert_key_free);
 /* Private key as PKCS#8 PEM, to be written with mode 0600 by its owner; `out` should be a secret buffer. And back. */
 ENC_MUST_USE int enc_cert_key_pem (const struct enc_cert_key *key, struct enc_buf *out, struct enc_error *err);
 ENC_MUST_USE int enc_cert_key_of_pem (const void *pem, size_t len, struct enc_cert_key **ret, struct enc_error *err);
-/* The same as DER, for wrapping. */
-ENC_MUST_USE int enc_cert_key_der (const struct enc_cert_key *key, struct enc_buf *out, struct enc_error *err);
+/* The same as DER in fresh secmem, for wrapping. */
+ENC_MUST_USE int enc_cert_key_der (const struct enc_cert_key *key, struct enc_secret *ret, struct enc_error *err);
 ENC_MUST_USE int enc_cert_key_of_der (const void *der, size_t len, struct enc_cert_key **ret, struct enc_error *err);
 
 /* A signing request with CN = `name`, PEM. */

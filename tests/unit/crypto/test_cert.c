@@ -119,7 +119,8 @@ static void private_keys_survive_being_stored (void **state)
 	enc_auto (enc_cert_key) struct enc_cert_key *of_pem = NULL;
 	enc_auto (enc_cert_key) struct enc_cert_key *of_der = NULL;
 	enc_auto (enc_cert_key) struct enc_cert_key *bad = NULL;
-	enc_auto_done (enc_buf_done) struct enc_buf pem = ENC_BUF_SECRET (4096), der = ENC_BUF_SECRET (4096), again = ENC_BUF_SECRET (4096);
+	enc_auto_done (enc_buf_done) struct enc_buf pem = ENC_BUF_SECRET (4096);
+	enc_auto_done (enc_secret_done) struct enc_secret der = { 0 }, again = { 0 };
 
 	(void) state;
 	assert_int_equal (enc_cert_key_new (&key, NULL), 0);
