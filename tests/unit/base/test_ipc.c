@@ -79,6 +79,9 @@ static void open_server (unsigned max_conns)
 static void close_server (void)
 {
 	enc_ipc_server_free (server);
+	for (unsigned i = 0; i < held_n; i++)
+		enc_ipc_reply (held[i], NULL); /* to nobody */
+	held_n = 0;
 	event_base_free (base);
 }
 
@@ -159,6 +162,7 @@ T (late_answers_keep_the_order_and_a_timeout_does_not_mix_them_up)
 	assert_int_equal (next.calls, 0);
 	assert_int_equal (held_n, 1);
 	enc_ipc_reply (held[0], NULL);
+	held_n = 0;
 	until (&next, 1);
 	assert_string_equal (next.text, "after");
 	assert_int_equal (slow.calls, 1);
@@ -179,6 +183,7 @@ T (a_lost_connection_ends_sent_calls_and_the_next_one_reconnects)
 	until (&sent, 1);
 	assert_int_equal (sent.rc, -ENC_EUNAVAIL);
 	enc_ipc_reply (held[0], NULL); /* to nobody */
+	held_n = 0;
 	call (c, "echo", "x", 400, &none); /* nobody listens */
 	until (&none, 1);
 	assert_true (none.rc == -ENC_EUNAVAIL || none.rc == -ENC_ETIMEOUT);
@@ -273,8 +278,6 @@ T (the_synchronous_client_and_hostile_frames)
 	int status = -1;
 	assert_int_equal (waitpid (pid, &status, 0), pid);
 	assert_int_equal (status, 0);
-	for (unsigned i = 0; i < held_n; i++)
-		enc_ipc_reply (held[i], NULL);
 	close_server ();
 }
 
