@@ -95,6 +95,7 @@ struct enc_http_client_conf {
 	unsigned port;
 	struct ssl_ctx_st *tls;     /* for host; a reference is kept. The server's name is checked against tls_name */
 	const char *tls_name;       /* NULL: host */
+	const char *tls_sni;        /* the name asked for, where it differs from the certificate's; NULL: tls_name */
 	unsigned connect_ms;        /* 0: 10000 */
 	size_t max_body;            /* 0: 1 MiB */
 };

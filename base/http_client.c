@@ -36,6 +36,7 @@ struct enc_http_client {
 	char *unix_path;
 	char *host;
 	char *tls_name;
+	char *tls_sni; /* NULL: tls_name */
 	unsigned port;
 	SSL_CTX *tls;
 	unsigned connect_ms;
@@ -274,19 +275,19 @@ static struct bufferevent *connect_unix (struct enc_http_client *c, struct enc_e
 }
 
 /* Whom the server's certificate must name. */
-static int expect_name (SSL *ssl, const char *name)
+static int expect_name (SSL *ssl, const char *name, const char *sni)
 {
 	struct in6_addr any;
 	bool address = inet_pton (AF_INET, name, &any) == 1 || inet_pton (AF_INET6, name, &any) == 1;
 	if (address)
 		return X509_VERIFY_PARAM_set1_ip_asc (SSL_get0_param (ssl), name) == 1 ? 0 : -1;
-	return SSL_set_tlsext_host_name (ssl, name) == 1 && SSL_set1_host (ssl, name) == 1 ? 0 : -1;
+	return SSL_set_tlsext_host_name (ssl, (char *) (uintptr_t) (sni ? sni : name)) == 1 && SSL_set1_host (ssl, name) == 1 ? 0 : -1;
 }
 
 static struct bufferevent *connect_tls (struct enc_http_client *c, struct enc_error *err)
 {
 	SSL *ssl = SSL_new (c->tls);
-	if (ssl && expect_name (ssl, c->tls_name) < 0) {
+	if (ssl && expect_name (ssl, c->tls_name, c->tls_sni) < 0) {
 		SSL_free (ssl);
 		ssl = NULL;
 	}
@@ -409,6 +410,7 @@ struct enc_http_client *enc_http_client_new (struct event_base *base, const stru
 		c->unix_path = enc_strdup (conf->unix_path);
 		c->host = is_unix ? NULL : enc_strdup (conf->host);
 		c->tls_name = is_unix ? NULL : enc_strdup (conf->tls_name ? conf->tls_name : conf->host);
+		c->tls_sni = is_unix ? NULL : enc_strdup (conf->tls_sni);
 		c->port = conf->port;
 		c->connect_ms = conf->connect_ms ? conf->connect_ms : 10000;
 		c->max_body = conf->max_body ? conf->max_body : 1024 * 1024;
@@ -448,6 +450,7 @@ void enc_http_client_free (struct enc_http_client *c)
 	free (c->unix_path);
 	free (c->host);
 	free (c->tls_name);
+	free (c->tls_sni);
 	free (c);
 }
 

@@ -12,9 +12,7 @@
 
 static const struct enc_arg no_args[] = { END_ARGS };
 static const struct enc_arg name_args[] = { WORD ("NAME", "name", ENC_ARG_NAME), END_ARGS };
-static const struct enc_arg id_args[] = { WORD ("ID", "id", ENC_ARG_TEXT), END_ARGS };
 static const struct enc_arg node_args[] = { WORD ("NODE", "node", ENC_ARG_NODE), END_ARGS };
-static const struct enc_arg node_opt_args[] = { WORD_OPT ("NODE", "node", ENC_ARG_NODE), END_ARGS };
 static const struct enc_arg create_args[] = {
 	WORD ("NAME", "name", ENC_ARG_NAME),
 	{ "nodes", NULL, ENC_ARG_NODES, ENC_ARG_REQUIRED, NULL, "N|HOSTLIST" },

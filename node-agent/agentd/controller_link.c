@@ -141,7 +141,8 @@ static struct enc_http_client *client_new (struct enc_controller_link *link, boo
 	SSL_CTX *tls = enc_identity_tls (link->conf.state_dir, link->conf.ca_file, with_certificate, err);
 	if (!tls)
 		return NULL;
-	struct enc_http_client_conf conf = { .host = link->conf.host, .port = link->conf.port, .tls = tls, .tls_name = with_certificate ? ENC_CERT_SERVICE : ENC_TLS_ENROL };
+	struct enc_http_client_conf conf = { .host = link->conf.host, .port = link->conf.port, .tls = tls, .tls_name = ENC_CERT_SERVICE,
+					     .tls_sni = with_certificate ? NULL : ENC_TLS_ENROL };
 	struct enc_http_client *client = enc_http_client_new (link->base, &conf, err);
 	SSL_CTX_free (tls);
 	return client;
