@@ -137,34 +137,38 @@ static int connect_now (struct enc_ipc_client *c, struct enc_error *err)
 	return rc;
 }
 
-/* Callbacks of calls whose time is over. Unsent ones leave the queue, sent ones wait for their answer without a callback. */
+/* The first call that has waited too long; NULL if none. *ret_next_ms: until the next one will have. */
+static struct call *find_late (struct enc_ipc_client *c, int64_t *ret_next_ms)
+{
+	struct call *call;
+	*ret_next_ms = INT64_MAX;
+	STAILQ_FOREACH (call, &c->calls, next) {
+		int64_t left = call->done ? enc_left_ms (call->deadline) : INT64_MAX;
+		if (left == 0)
+			return call;
+		*ret_next_ms = left < *ret_next_ms ? left : *ret_next_ms;
+	}
+	return NULL;
+}
+
+/* Callbacks of calls whose time is over. Unsent ones leave the queue, sent ones wait for their answer without a callback. Each
+ * look starts anew, since a callback may change the queue. */
 static bool expire (struct enc_ipc_client *c, int64_t *ret_next_ms)
 {
-	struct enc_error err;
-	struct call *call, *next;
-again:
-	*ret_next_ms = INT64_MAX;
-	for (call = STAILQ_FIRST (&c->calls); call; call = next) {
-		next = STAILQ_NEXT (call, next);
-		if (!call->done)
-			continue;
-		if (!enc_passed (call->deadline)) {
-			int64_t left = enc_left_ms (call->deadline);
-			*ret_next_ms = left < *ret_next_ms ? left : *ret_next_ms;
-			continue;
-		}
+	struct call *call;
+	while ((call = find_late (c, ret_next_ms))) {
+		struct enc_error err;
 		bool unsent = call->request != NULL;
+		(void) enc_fail (&err, ENC_ETIMEOUT, "%s: no answer in time", c->path);
 		if (unsent) {
 			STAILQ_REMOVE (&c->calls, call, call, next);
 			c->count--;
 		}
-		(void) enc_fail (&err, ENC_ETIMEOUT, "%s: no answer in time", c->path);
 		bool alive = finish (c, call, -ENC_ETIMEOUT, NULL, NULL, &err);
 		if (unsent)
 			call_free (call);
 		if (!alive)
 			return false;
-		goto again;
 	}
 	return true;
 }
