@@ -7,6 +7,8 @@
 #include "base/hostlist.h"
 #include "base/str.h"
 
+enum { RAW_MAX = 16384 };
+
 static const char *key_of (const struct enc_arg *a)
 {
 	return a->key ? a->key : a->name;
@@ -64,7 +66,7 @@ static int value_number (const struct enc_arg *a, const char *s, struct enc_json
 static int value_nodes (const struct enc_arg *a, const char *s, struct enc_json **ret, struct enc_error *err)
 {
 	uint64_t n;
-	if (s[0] >= '0' && s[0] <= '9' && enc_parse_u64 (s, 1, 5000, &n, NULL) == 0) {
+	if (enc_parse_u64 (s, 1, 5000, &n, NULL) == 0) {
 		*ret = enc_json_new_i64 ((int64_t) n);
 		return 0;
 	}
@@ -142,16 +144,24 @@ static value_fn *const values[] = {
 
 /* ---- the table ---- */
 
-static int take (struct enc_json *out, const struct enc_arg *a, const char *s, struct enc_error *err)
+static int take (struct enc_json *out, const struct enc_arg *a, const char *s, struct enc_error *doubt, struct enc_error *err)
 {
 	struct enc_json *value = NULL;
 	const char *key = key_of (a);
 	struct enc_json *old = enc_json_get (out, key);
 	if (old && !(a->flags & ENC_ARG_LIST))
 		return enc_fail (err, ENC_EUSAGE, "--%s is given twice", a->name);
-	int rc = values[a->kind] (a, s, &value, err);
-	if (rc < 0)
-		return rc;
+	struct enc_error bad_value = { 0 };
+	if (values[a->kind] (a, s, &value, &bad_value) < 0) {
+		if (strlen (s) > RAW_MAX || !enc_utf8_ok (s, strlen (s))) {
+			if (err)
+				*err = bad_value;
+			return -ENC_EUSAGE;
+		}
+		if (!doubt->code)
+			*doubt = bad_value;
+		value = enc_json_new_str (s);
+	}
 	if (a->flags & ENC_ARG_LIST)
 		enc_json_add (old ? old : enc_json_set_array (out, key), value);
 	else
@@ -178,7 +188,7 @@ static const struct enc_arg *option_find (const struct enc_arg *table, const cha
 }
 
 /* One "--name[=value]" at argv[*i]; moves *i over a value in the next word. */
-static int option_take (const struct enc_arg *table, int argc, char **argv, int *i, struct enc_json *out, struct enc_error *err)
+static int option_take (const struct enc_arg *table, int argc, char **argv, int *i, struct enc_json *out, struct enc_error *doubt, struct enc_error *err)
 {
 	const char *name = argv[*i] + 2, *equal = strchr (name, '=');
 	size_t len = equal ? (size_t) (equal - name) : strlen (name);
@@ -193,7 +203,7 @@ static int option_take (const struct enc_arg *table, int argc, char **argv, int 
 	}
 	if (!equal && *i + 1 >= argc)
 		return enc_fail (err, ENC_EUSAGE, "--%s wants a value", a->name);
-	return take (out, a, equal ? equal + 1 : argv[++*i], err);
+	return take (out, a, equal ? equal + 1 : argv[++*i], doubt, err);
 }
 
 static int required_check (const struct enc_arg *table, const struct enc_json *out, struct enc_error *err)
@@ -204,7 +214,7 @@ static int required_check (const struct enc_arg *table, const struct enc_json *o
 	return 0;
 }
 
-struct enc_json *enc_args_parse (const struct enc_arg *table, int argc, char **argv, struct enc_error *err)
+struct enc_json *enc_args_parse (const struct enc_arg *table, int argc, char **argv, struct enc_error *doubt, struct enc_error *err)
 {
 	enc_auto (enc_json) struct enc_json *out = enc_json_object ();
 	size_t words = 0;
@@ -219,10 +229,10 @@ struct enc_json *enc_args_parse (const struct enc_arg *table, int argc, char **a
 			if (argv[i][1] != '-')
 				rc = enc_fail (err, ENC_EUSAGE, "unknown option %.40s", argv[i]);
 			else
-				rc = option_take (table, argc, argv, &i, out, err);
+				rc = option_take (table, argc, argv, &i, out, doubt, err);
 		} else {
 			const struct enc_arg *a = word_next (table, words++);
-			rc = a ? take (out, a, argv[i], err) : enc_fail (err, ENC_EUSAGE, "one word too many: %.60s", argv[i]);
+			rc = a ? take (out, a, argv[i], doubt, err) : enc_fail (err, ENC_EUSAGE, "one word too many: %.60s", argv[i]);
 		}
 		if (rc < 0)
 			return NULL;

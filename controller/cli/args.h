@@ -39,8 +39,10 @@ struct enc_arg {
 	const char *value;   /* what usage shows for the value; NULL: "VALUE" */
 };
 
-/* Parse words into an object of typed members. Bad input is -ENC_EUSAGE and names the argument. Caller frees. */
-struct enc_json *enc_args_parse (const struct enc_arg *table, int argc, char **argv, struct enc_error *err) ENC_MUST_USE;
+/* Parse words into an object of typed members. Unknown, doubled and missing arguments are -ENC_EUSAGE. A value that is malformed goes to the
+ * controller as it came, since every refusal is to be on record there; `doubt` then says what is wrong with it, for when the controller
+ * cannot be asked. Caller frees. */
+struct enc_json *enc_args_parse (const struct enc_arg *table, int argc, char **argv, struct enc_error *doubt, struct enc_error *err) ENC_MUST_USE;
 
 /* "create NAME --nodes N|HOSTLIST …" to stdout-ready text; heap. */
 char *enc_args_usage (const char *command, const struct enc_arg *table) ENC_MUST_USE;

@@ -96,16 +96,20 @@ static int answer_show (const struct enc_session *s, const struct enc_command *c
 static int command_run (const struct enc_session *s, const struct enc_command *c, int argc, char **argv, struct enc_error *err)
 {
 	enc_auto (enc_json) struct enc_json *args = NULL, *answer = NULL;
-	struct enc_error show_err = { 0 };
+	struct enc_error show_err = { 0 }, doubt = { 0 };
 	if (argc == 1 && strcmp (argv[0], "--help") == 0) {
 		enc_auto_free char *name = enc_strf ("enclavectl %s%s%s", c->verb, c->sub ? " " : "", c->sub ? c->sub : "");
 		enc_auto_free char *usage = name ? enc_args_usage (name, c->args) : NULL;
 		(void) printf ("usage: %s\n%s\n", usage ? usage : "", c->help);
 		return 0;
 	}
-	if (!(args = enc_args_parse (c->args, argc, argv, err)))
+	if (!(args = enc_args_parse (c->args, argc, argv, &doubt, err)))
 		return enc_error_next (err, -ENC_EUSAGE, "enclavectl %s%s%s --help", c->verb, c->sub ? " " : "", c->sub ? c->sub : "");
 	int rc = c->fn ? c->fn (s, c, args, &answer, err) : enc_command_call (s, c, args, &answer, err);
+	if (rc == -ENC_EUNAVAIL && doubt.code) {
+		*err = doubt;
+		return enc_error_next (err, -ENC_EUSAGE, "enclavectl %s%s%s --help", c->verb, c->sub ? " " : "", c->sub ? c->sub : "");
+	}
 	if (!answer)
 		return rc;
 	int shown = answer_show (s, c, answer, &show_err);
