@@ -58,9 +58,14 @@ static int listed (const char *list, const char *word)
 {
 	size_t len = strlen (word);
 
-	for (const char *p = list; (p = strstr (p, word)); p += len)
-		if ((p == list || p[-1] == ' ') && (p[len] == ' ' || p[len] == '\0'))
+	for (const char *p = list; *p;) {
+		size_t n = strcspn (p, " ");
+
+		if (n == len && memcmp (p, word, len) == 0)
 			return 1;
+		p += n;
+		p += *p == ' ';
+	}
 	return 0;
 }
 

@@ -96,17 +96,21 @@ static int write_tile (const struct enc_tiles *tiles, const struct tile *tile)
 	return renameat (tiles->dirfd, temp, tiles->dirfd, path);
 }
 
-/* Partial tiles that a full one has replaced. */
+/* Partial tiles that a full one has replaced. Their folder mostly does not exist. */
 static void drop_partials (const struct enc_tiles *tiles, const struct tile *tile)
 {
+	char folder[ENC_TILE_PATH_SIZE];
 	char path[ENC_TILE_PATH_SIZE];
 
+	enc_tile_path (tile->level, tile->n, 1, folder);
+	*strrchr (folder, '/') = '\0';
+	if (unlinkat (tiles->dirfd, folder, AT_REMOVEDIR) == 0 || errno == ENOENT)
+		return;
 	for (unsigned width = 1; width < ENC_TILE_WIDTH; width++) {
 		enc_tile_path (tile->level, tile->n, width, path);
 		(void)unlinkat (tiles->dirfd, path, 0);
 	}
-	*strrchr (path, '/') = '\0';
-	(void)unlinkat (tiles->dirfd, path, AT_REMOVEDIR);
+	(void)unlinkat (tiles->dirfd, folder, AT_REMOVEDIR);
 }
 
 int enc_tiles_node (unsigned level, uint64_t index, const struct enc_hash *hash, void *arg)
