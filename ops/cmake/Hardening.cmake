@@ -39,9 +39,15 @@ if (ENC_WERROR)
 endif ()
 
 set (enc_common_flags
-	-fstack-protector-strong -fstack-clash-protection -fcf-protection=full -mbranch-protection=standard
+	-fstack-protector-strong -fstack-clash-protection 
 	-ftrivial-auto-var-init=zero -fzero-call-used-regs=used -fno-delete-null-pointer-checks
 	-fno-strict-overflow -fno-strict-aliasing "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.")
+# clang takes the other architecture's flag with a warning only, so the probe does not tell.
+if (CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|i.86")
+	list (APPEND enc_common_flags -fcf-protection=full)
+elseif (CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+	list (APPEND enc_common_flags -mbranch-protection=standard)
+endif ()
 if (CMAKE_BUILD_TYPE STREQUAL "Release")
 	list (APPEND enc_common_flags -O2 -g -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 endif ()
