@@ -39,7 +39,7 @@ if (ENC_WERROR)
 endif ()
 
 set (enc_common_flags
-	-fstack-protector-strong -fstack-clash-protection 
+	-fstack-protector-strong -fstack-clash-protection
 	-ftrivial-auto-var-init=zero -fzero-call-used-regs=used -fno-delete-null-pointer-checks
 	-fno-strict-overflow -fno-strict-aliasing "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.")
 # clang takes the other architecture's flag with a warning only, so the probe does not tell.
