@@ -24,7 +24,7 @@ int enc_cmd_plan (const struct enc_session *s, const struct enc_command *c ENC_U
 {
 	bool no_wait, dry;
 	enc_auto (enc_json) struct enc_json *body = body_of (args, &no_wait, &dry);
-	return enc_session_call (s, "POST", "/v1/enclaves/plan", body, ret, err);
+	return enc_session_call (s, "POST", "/v1/plan", body, ret, err);
 }
 
 int enc_cmd_create (const struct enc_session *s, const struct enc_command *c, const struct enc_json *args, struct enc_json **ret,
@@ -47,14 +47,27 @@ int enc_cmd_destroy (const struct enc_session *s, const struct enc_command *c EN
 {
 	const char *name = enc_json_get_str (args, "name", "");
 	const struct enc_json *erase = enc_json_get (args, "erase");
-	enc_auto_done (enc_buf_done) struct enc_buf path = ENC_BUF_INIT (4096);
-	enc_buf_putf (&path, "/v1/enclaves/%s?now=%s", name, enc_json_get_bool (args, "now", false) ? "true" : "false");
-	for (size_t i = 0; i < enc_json_len (erase); i++)
-		enc_buf_putf (&path, "%s%s", i ? "," : "&erase=", enc_json_str (enc_json_at (erase, i)));
-	enc_auto_free char *text = enc_buf_take_str (&path);
-	if (!text)
-		return enc_fail (err, ENC_ELIMIT, "too many volumes to erase");
-	return enc_command_follow (s, "DELETE", text, NULL, !enc_json_get_bool (args, "no_wait", false), name, ret, err);
+	enc_auto (enc_json) struct enc_json *body = enc_json_object ();
+	enc_auto_free char *encoded = enc_url_encode (name), *path = encoded ? enc_strf ("/v1/enclaves/%s", encoded) : NULL;
+	if (!path)
+		return enc_fail (err, ENC_ENOMEM, "no memory for the request");
+	enc_json_set_bool (body, "now", enc_json_get_bool (args, "now", false));
+	if (erase)
+		enc_json_set (body, "erase", enc_json_copy (erase));
+	return enc_command_follow (s, "DELETE", path, body, !enc_json_get_bool (args, "no_wait", false), name, ret, err);
+}
+
+/* "USER:ROLE" stands in one word on the command line, and as two members in the request. */
+int enc_cmd_member_add (const struct enc_session *s, const struct enc_command *c, const struct enc_json *args, struct enc_json **ret,
+			struct enc_error *err)
+{
+	const struct enc_json *member = enc_json_get (args, "member");
+	const char *raw = enc_json_str (member);
+	enc_auto (enc_json) struct enc_json *flat = raw ? enc_json_object () : enc_json_copy (member);
+	if (raw)
+		enc_json_set_str (flat, "user", raw);
+	enc_json_set (flat, "name", enc_json_copy (enc_json_get (args, "name")));
+	return enc_command_call (s, c, flat, ret, err);
 }
 
 /* grow and shrink: follow, then show. */
@@ -63,7 +76,7 @@ int enc_cmd_change (const struct enc_session *s, const struct enc_command *c, co
 {
 	const char *name = enc_json_get_str (args, "name", "");
 	enc_auto (enc_json) struct enc_json *body = enc_json_copy (args);
-	enc_auto_free char *path = enc_strf ("/v1/enclaves/%s/%s", name, c->verb);
+	enc_auto_free char *encoded = enc_url_encode (name), *path = encoded ? enc_strf ("/v1/enclaves/%s/%s", encoded, c->verb) : NULL;
 	enc_json_del (body, "name");
 	if (!path)
 		return enc_fail (err, ENC_ENOMEM, "no memory for the request");
@@ -79,15 +92,16 @@ int enc_cmd_watch (const struct enc_session *s, const struct enc_command *c ENC_
 	struct enc_live view = { .s = &live };
 	uint64_t after = 0;
 	live.progress = s->json;
-	int rc = enc_session_get (s, &show, err, "/v1/enclaves/%s", name);
+	enc_auto_free char *encoded = enc_url_encode (name);
+	int rc = enc_session_get (s, &show, err, "/v1/enclaves/%s", encoded ? encoded : "");
 	const char *id = enc_json_get_str (show, "operation", NULL);
 	while (rc == 0 && id) {
 		enc_auto (enc_json) struct enc_json *answer = NULL;
 		rc = enc_session_get (s, &answer, err, "/v1/operations/%s/events?after=%llu", id, (unsigned long long) after);
 		for (size_t i = 0; rc == 0 && i < enc_json_len (enc_json_get (answer, "events")); i++)
 			enc_live_event (&view, enc_json_at (enc_json_get (answer, "events"), i));
-		after = enc_json_get_u64 (answer, "last", after);
-		if (rc < 0 || strcmp (enc_json_get_str (answer, "state", ""), "running") != 0)
+		after = enc_json_get_u64 (answer, "next", after);
+		if (rc < 0 || enc_json_get_bool (answer, "done", true))
 			break;
 	}
 	enc_live_end (&view);
@@ -95,7 +109,7 @@ int enc_cmd_watch (const struct enc_session *s, const struct enc_command *c ENC_
 		return rc;
 	enc_json_free (show);
 	show = NULL;
-	if ((rc = enc_session_get (s, &show, err, "/v1/enclaves/%s", name)) < 0)
+	if ((rc = enc_session_get (s, &show, err, "/v1/enclaves/%s", encoded)) < 0)
 		return rc;
 	if (s->json)
 		*ret = ENC_TAKE (show);

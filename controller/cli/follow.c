@@ -26,12 +26,6 @@ static void interrupt_arm (char *note)
 	(void) sigaction (SIGINT, &sa, NULL);
 }
 
-static bool ended (const struct enc_json *operation)
-{
-	const char *state = enc_json_get_str (operation, "state", "");
-	return strcmp (state, "running") != 0 && strcmp (state, "") != 0;
-}
-
 static int follow (const struct enc_session *s, const char *id, struct enc_json **ret_operation, struct enc_error *err)
 {
 	struct enc_live live = { .s = s };
@@ -45,8 +39,8 @@ static int follow (const struct enc_session *s, const char *id, struct enc_json 
 		const struct enc_json *events = enc_json_get (answer, "events");
 		for (size_t i = 0; i < enc_json_len (events); i++)
 			enc_live_event (&live, enc_json_at (events, i));
-		after = enc_json_get_u64 (answer, "last", after);
-		if (ended (answer) && !enc_json_len (events)) {
+		after = enc_json_get_u64 (answer, "next", after);
+		if (enc_json_get_bool (answer, "done", false)) {
 			*ret_operation = ENC_TAKE (answer);
 			break;
 		}
@@ -73,12 +67,12 @@ int enc_command_follow (const struct enc_session *s, const char *method, const c
 	left_note = NULL;
 	if (rc < 0)
 		return rc;
-	struct enc_json *result = enc_json_get (operation, "result");
-	if (enc_json_get (operation, "error") && enc_json_type (enc_json_get (operation, "error")) != ENC_JSON_NULL) {
-		rc = enc_json_to_error (operation, err);
-		*ret = ENC_TAKE (operation);
+	const struct enc_json *failure = enc_json_get (operation, "failure");
+	if (failure && enc_json_type (failure) != ENC_JSON_NULL) {
+		rc = enc_json_to_error (failure, err);
+		*ret = s->json ? enc_json_copy (failure) : NULL; /* with --json the failure's own document, steps and nodes included */
 		return rc < 0 ? rc : enc_fail (err, ENC_EFAILED, "the operation failed");
 	}
-	*ret = enc_json_copy (result);
+	*ret = enc_json_copy (enc_json_get (operation, "result"));
 	return 0;
 }
