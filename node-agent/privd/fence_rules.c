@@ -1,0 +1,143 @@
+/* One table `inet enclave`, default drop in all three hooks for IPv4, IPv6 and everything inside them. There is no general
+ * "established: accept": a connection that began before the fence passes only if the fence would allow it today, which is what
+ * makes old connections dead at once. The chains run before the site's own (priority -5): a drop is final, an accept is not, so
+ * that the site's rules can only make the fence tighter.
+ *
+ * IPv6 needs neighbour discovery to reach even an allowed host; it is let through with hop limit 255 alone, from the link.
+ * Address resolution of IPv4 is not seen by this family of tables. */
+#include "node-agent/privd/fence_rules.h"
+
+#include <string.h>
+
+#include "base/enc.h"
+
+bool enc_fence_is_self (const struct enc_doc *doc, const struct enc_doc_peer *peer)
+{
+	return strcmp (doc->node, peer->node) == 0;
+}
+
+int enc_fence_each_address (const struct enc_fence *fence, enc_fence_addr_fn fn, void *arg, struct enc_error *err)
+{
+	const struct enc_doc *doc = fence->doc;
+	int rc = 0;
+
+	if (fence->mode == ENC_FENCE_NONE)
+		return 0;
+	if (doc->controller4[0] && (rc = fn (doc->controller4, arg, err)) < 0)
+		return rc;
+	if (doc->controller6[0] && (rc = fn (doc->controller6, arg, err)) < 0)
+		return rc;
+	if (fence->mode != ENC_FENCE_ENCLAVE)
+		return 0;
+	for (size_t i = 0; i < doc->peers_n; i++) {
+		const struct enc_doc_peer *p = &doc->peers[i];
+		if (enc_fence_is_self (doc, p))
+			continue;
+		if (p->address4[0] && (rc = fn (p->address4, arg, err)) < 0)
+			return rc;
+		if (p->address6[0] && (rc = fn (p->address6, arg, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* Where the addresses of one set come from. */
+enum pick { PICK_ADDRESS4, PICK_ADDRESS6, PICK_OVERLAY };
+
+static const char *picked (const struct enc_doc_peer *peer, enum pick pick)
+{
+	return pick == PICK_ADDRESS4 ? peer->address4 : pick == PICK_ADDRESS6 ? peer->address6 : peer->overlay;
+}
+
+/* A named set of peers' addresses; an empty one matches nothing. */
+static void put_set (struct enc_buf *out, const char *name, const char *type, const struct enc_fence *f, enum pick pick)
+{
+	bool first = true;
+
+	enc_buf_putf (out, "\tset %s {\n\t\ttype %s\n", name, type);
+	for (size_t i = 0; f->mode == ENC_FENCE_ENCLAVE && i < f->doc->peers_n; i++) {
+		const char *addr = picked (&f->doc->peers[i], pick);
+		if (!addr[0] || enc_fence_is_self (f->doc, &f->doc->peers[i]))
+			continue;
+		enc_buf_putf (out, "%s%s", first ? "\t\telements = { " : ", ", addr);
+		first = false;
+	}
+	enc_buf_putf (out, "%s\t}\n", first ? "" : " }\n");
+}
+
+static void put_controller (struct enc_buf *out, const struct enc_doc *doc, bool in)
+{
+	const struct {
+		const char *family, *addr;
+	} rows[] = { { "ip", doc->controller4 }, { "ip6", doc->controller6 } };
+
+	for (size_t i = 0; i < ENC_ARRAY_LEN (rows); i++) {
+		if (!rows[i].addr[0])
+			continue;
+		if (in)
+			enc_buf_putf (out, "\t\t%s saddr %s tcp sport %u ct state established accept\n", rows[i].family,
+				rows[i].addr, doc->controller_port);
+		else
+			enc_buf_putf (out, "\t\t%s daddr %s tcp dport %u accept\n", rows[i].family, rows[i].addr,
+				doc->controller_port);
+	}
+}
+
+static void put_peers (struct enc_buf *out, const struct enc_doc *doc, bool in)
+{
+	const char *way = in ? "saddr" : "daddr";
+
+	if (doc->overlay_port) {
+		enc_buf_putf (out, "\t\tip %s @peers4 udp dport %u accept\n", way, doc->overlay_port);
+		enc_buf_putf (out, "\t\tip6 %s @peers6 udp dport %u accept\n", way, doc->overlay_port);
+	}
+	enc_buf_putf (
+		out, "\t\t%s \"%s\" ip %s @overlay accept\n", in ? "iifname" : "oifname", ENC_OVERLAY_IFACE, way);
+}
+
+static void put_door (struct enc_buf *out, const struct enc_fence *f, bool in)
+{
+	if (!f->door || !(f->doc->roles & ENC_ROLE_LOGIN) || f->doc->login_port == 0)
+		return;
+	if (in)
+		enc_buf_putf (out, "\t\tiifname != \"%s\" tcp dport %u accept\n", ENC_OVERLAY_IFACE, f->doc->login_port);
+	else
+		enc_buf_putf (out, "\t\toifname != \"%s\" tcp sport %u ct state established accept\n", ENC_OVERLAY_IFACE,
+			f->doc->login_port);
+}
+
+static void put_chain (struct enc_buf *out, const struct enc_fence *f, const char *hook)
+{
+	bool in = strcmp (hook, "input") == 0;
+
+	enc_buf_putf (out, "\tchain %s {\n\t\ttype filter hook %s priority -5; policy drop;\n", hook, hook);
+	if (strcmp (hook, "forward") != 0) {
+		enc_buf_putf (out, "\t\t%s \"lo\" accept\n", in ? "iifname" : "oifname");
+		enc_buf_putf (out, "\t\ticmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } ip6 hoplimit 255 accept\n");
+		put_controller (out, f->doc, in);
+		if (f->mode == ENC_FENCE_ENCLAVE) {
+			put_peers (out, f->doc, in);
+			put_door (out, f, in);
+		}
+		enc_buf_putf (out, "\t\tcounter\n");
+	}
+	enc_buf_putf (out, "\t}\n");
+}
+
+int enc_fence_text (const struct enc_fence *f, struct enc_buf *out, struct enc_error *err)
+{
+	static const char *const hooks[] = { "input", "forward", "output" };
+
+	/* Naming the table first makes the deletion work whether it was there or not. */
+	enc_buf_putf (out, "table inet %s {}\ndelete table inet %s\n", ENC_FENCE_TABLE, ENC_FENCE_TABLE);
+	if (f->mode != ENC_FENCE_NONE) {
+		enc_buf_putf (out, "table inet %s {\n", ENC_FENCE_TABLE);
+		put_set (out, "peers4", "ipv4_addr", f, PICK_ADDRESS4);
+		put_set (out, "peers6", "ipv6_addr", f, PICK_ADDRESS6);
+		put_set (out, "overlay", "ipv4_addr", f, PICK_OVERLAY);
+		for (size_t i = 0; i < ENC_ARRAY_LEN (hooks); i++)
+			put_chain (out, f, hooks[i]);
+		enc_buf_putf (out, "}\n");
+	}
+	return enc_buf_check (out, err);
+}
