@@ -502,6 +502,9 @@ static void a_log_without_its_checkpoints_never_passes (void **state)
 	assert_int_equal (unlink (path), 0);
 	expect (p, ENC_VERIFY_UNSIGNED);
 	assert_int_equal (try_open (p), -ENC_EINTEGRITY);
+	store (p, "log/checkpoints", "", 0);
+	expect (p, ENC_VERIFY_UNSIGNED);
+	assert_int_equal (try_open (p), -ENC_EINTEGRITY);
 	path_of (p, "log/checkpoint", path);
 	assert_int_equal (unlink (path), 0);
 	assert_int_equal (try_open (p), -ENC_EINTEGRITY);
