@@ -249,7 +249,7 @@ static int op_resume (struct worker *w, const struct args *a, struct enc_json *o
 }
 
 /* slurmctld itself needs a SlurmdTimeout to notice that a slurmd has left; `mark` says it at once. */
-static int mark_away (struct worker *w, const struct enc_sched_node *node, struct enc_error *err)
+static int mark_away (const struct enc_sched_node *node, struct enc_error *err)
 {
 	if (!node->drained || !enc_sched_reason_ours (node->reason))
 		return enc_error_object (err, enc_fail (err, ENC_ECONFLICT, "node %s was not drained for us", node->name), "%s", node->name);
@@ -266,7 +266,7 @@ static int op_away (struct worker *w, const struct args *a, struct enc_json *out
 	if (rc < 0)
 		return rc;
 	if (a->mark) {
-		if ((rc = mark_away (w, node, err)) < 0 || (rc = load (w, err)) < 0)
+		if ((rc = mark_away (node, err)) < 0 || (rc = load (w, err)) < 0)
 			return rc;
 		node = enc_sched_node_find (w->now, a->node);
 	}
