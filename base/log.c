@@ -59,6 +59,12 @@ void enc_log_open (const char *program, enum enc_log_level level)
 	state.journal = fd;
 }
 
+void enc_log_reopen (void)
+{
+	state.journal = -1;
+	enc_log_open (state.program, state.level);
+}
+
 enum enc_log_level enc_log_level (void)
 {
 	return state.level;

@@ -17,6 +17,8 @@ enum enc_log_level {
 
 /* Name in front of lines, and the most detailed level that is shown (default INFO). */
 void enc_log_open (const char *program, enum enc_log_level level);
+/* In a forked child that has closed its descriptors: the journal's was one of them. */
+void enc_log_reopen (void);
 enum enc_log_level enc_log_level (void);
 /* "error" "warn" "notice" "info" "debug"; negative for others. */
 int enc_log_level_of (const char *name);

@@ -43,6 +43,11 @@ static struct state {
 	struct enc_sched_serve *serve;
 } state = { .listen_fd = -1, .control_fd = -1 };
 
+static const char *user_of_role (void)
+{
+	return state.enclave ? "slurm" : "enclave-sched";
+}
+
 static int check (struct enc_daemon *d ENC_UNUSED, struct enc_error *err)
 {
 	enc_auto_done (enc_lend_done) struct enc_lend lend = { 0 };
@@ -64,14 +69,13 @@ static int check (struct enc_daemon *d ENC_UNUSED, struct enc_error *err)
 	return rc;
 }
 
-static int open_all (struct enc_daemon *d, struct enc_error *err)
+static int open_all (struct enc_daemon *d ENC_UNUSED, struct enc_error *err)
 {
-	const char *user = enc_daemon_arg (d);
 	uid_t uid = geteuid (), caller;
 	gid_t gid = getegid (), caller_group;
 	int rc;
 
-	if (uid == 0 && (rc = enc_uid_of_user (user, &uid, &gid, err)) < 0)
+	if (uid == 0 && (rc = enc_uid_of_user (user_of_role (), &uid, &gid, err)) < 0)
 		return rc;
 	if ((rc = enc_uid_of_user (state.conf.callers.v[0], &caller, &caller_group, err)) < 0)
 		return rc;
@@ -134,7 +138,6 @@ int main (int argc, char **argv)
 					.fields = fields,
 					.conf = &state.conf,
 					.options = options,
-					.user = "enclave-sched",
 					.syscalls = syscalls,
 					.check = check,
 					.open = open_all,
@@ -145,12 +148,11 @@ int main (int argc, char **argv)
 
 	if (enc_streq (role, "enclave")) {
 		state.enclave = true;
-		spec.user = "slurm";
 		spec.config = "/etc/enclave/schedd-enclave.json";
 	} else if (!enc_streq (role, "general")) {
 		(void) fprintf (stderr, "enclave-schedd: --role is general or enclave\n");
 		return ENC_EUSAGE;
 	}
-	spec.arg = state.enclave ? "slurm" : "enclave-sched";
+	spec.user = user_of_role ();
 	return enc_daemon_main (&spec, argc, argv);
 }

@@ -42,7 +42,10 @@ static int keep_only (int keep)
 {
 	if (keep != 3 && dup2 (keep, 3) < 0)
 		return -1;
-	return (int) syscall (SYS_close_range, 4U, ~0U, 0U);
+	if (syscall (SYS_close_range, 4U, ~0U, 0U) < 0)
+		return -1;
+	enc_log_reopen ();
+	return 0;
 }
 
 static _Noreturn void be_worker (int fd, const struct enc_sched_worker_conf *conf)
