@@ -51,22 +51,24 @@ int enc_node_quarantine (struct enc_ctl *c, const char *name, const char *step, 
 
 static void edit_challenge (struct enc_doc *doc, ENC_UNUSED const struct enc_node *node, void *arg)
 {
-	(void) enc_str_copy (doc->challenge, sizeof doc->challenge, arg, NULL) /* keyd's nonce has 32 digits, checked before */;
+	memcpy (doc->challenge, arg, sizeof doc->challenge);
 }
 
-static int challenge (struct enc_run *run, const struct enc_node *node, struct enc_error *err)
+static int challenge (struct enc_run *run, struct enc_node *node, struct enc_error *err)
 {
 	enc_auto (enc_json) struct enc_json *answer = NULL;
-	struct enc_nodes one = { .v = (struct enc_node *) node, .n = 1 };
-	const char *nonce;
+	struct enc_nodes one = { .v = node, .n = 1 };
+	char nonce[33] = "";
+	struct enc_change change = { .edit = edit_challenge, .arg = nonce, .what = "measure" };
+	const char *text;
 	int rc;
 
 	if ((rc = enc_ctl_call (run->ctl, run->ctl->keyd, enc_request ("nonce"), &answer, err)) < 0 ||
-	    (rc = enc_json_need_str (answer, "nonce", &nonce, err)) < 0)
+	    (rc = enc_json_need_str (answer, "nonce", &text, err)) < 0 || (rc = enc_str_copy (nonce, sizeof nonce, text, err)) < 0)
 		return rc;
-	if (strlen (nonce) != 32)
-		return enc_fail (err, ENC_EPROTO, "the key service gave a nonce of %zu digits", strlen (nonce));
-	struct enc_change change = { .edit = edit_challenge, .arg = (void *) (uintptr_t) nonce, .what = "measure" };
+	/* Inside the enclave the document leaves things open. */
+	if (node->pool == ENC_POOL_ENCLAVE)
+		change.grant = ENC_GRANT_MUST;
 	return enc_nodes_issue (run, &one, &change, err);
 }
 

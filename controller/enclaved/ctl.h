@@ -37,7 +37,11 @@ struct enc_ctl {
 	struct enc_cond spooled;   /* a record was put aside for the log */
 	struct enc_run *runs;      /* enclaves in motion */
 	struct enc_poll *polls;    /* parked requests: agents waiting for a document, callers waiting for events */
+	struct enc_strs baselining; /* nodes whose baseline is being taken */
+	int api_fd, agents_fd;     /* opened as root, -1 once handed over */
 	bool stopping;
+	void (*look) (struct enc_ctl *c); /* have enc_polls_look() called soon, from the loop */
+	void *owner;
 };
 
 /* Tell everybody who waits that something moved: fibers and parked requests. */

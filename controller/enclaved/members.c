@@ -109,6 +109,7 @@ static int order_members (struct enc_run *run, const struct enc_enclave *e, cons
 		return rc;
 	enc_json_set_str (o.head, "enclave", e->id);
 	enc_json_set_str (o.head, "document", digest);
+	enc_json_set_i64 (o.head, "not_after", e->expires_at);
 	enc_record_actor (o.record, NULL);
 	enc_record_enclave (o.record, e);
 	enc_json_set_i64 (enc_record_data (o.record), "count", (int64_t) count);

@@ -4,12 +4,14 @@
 #include "crypto/hash.h"
 #include "base/enc.h"
 
+enum { ERRAND_S = 3600, TRIES = 5 };
+
 /* ---- documents in the store ---- */
 
 static void fresh_doc (const struct enc_ctl *c, const struct enc_node *node, struct enc_doc *doc)
 {
 	memset (doc, 0, sizeof *doc);
-	(void) enc_str_copy (doc->node, sizeof doc->node, node->name, NULL) /* bounded by the table */;
+	(void) snprintf (doc->node, sizeof doc->node, "%s", node->name);
 	doc->pool = enc_streq (node->declared, "general") ? ENC_POOL_GENERAL : ENC_POOL_SERVICE;
 	doc->units = ENC_UNITS_SITE;
 	doc->fence = ENC_FENCE_NONE;
@@ -99,17 +101,18 @@ static struct enc_json *keys_of (const struct enc_doc *doc)
 	return keys;
 }
 
-static struct enc_json *grant_head (const struct enc_run *run, const struct enc_doc *doc, const struct enc_document *d, const char *boot,
-				    int64_t not_after)
+/* Inside an enclave a grant lasts as long as the lease; the way home is a short errand. */
+static struct enc_json *grant_head (const struct enc_doc *doc, const struct enc_document *d, const char *boot)
 {
 	struct enc_json *h = enc_head ("node.grant");
 
 	enc_json_set_str (h, "node", doc->node);
 	enc_json_set_str (h, "boot", boot);
 	enc_json_set_i64 (h, "generation", d->generation);
-	enc_json_set_str (h, "enclave", run->enclave_id);
+	if (doc->enclave_id[0])
+		enc_json_set_str (h, "enclave", doc->enclave_id);
 	enc_json_set_str (h, "document", d->digest);
-	enc_json_set_i64 (h, "not_after", not_after);
+	enc_json_set_i64 (h, "not_after", doc->pool == ENC_POOL_ENCLAVE ? (int64_t) doc->not_after : enc_now_s () + ERRAND_S);
 	return h;
 }
 
@@ -117,21 +120,20 @@ static struct enc_json *grant_head (const struct enc_run *run, const struct enc_
 static int fetch_grant (struct enc_run *run, const struct enc_doc *doc, struct enc_document *d, struct enc_error *err)
 {
 	enc_auto_done (enc_observed_done) struct enc_observed seen = { 0 };
-	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
 	enc_auto (enc_json) struct enc_json *answer = NULL;
 	struct enc_order o = { 0 };
 	const char *grant;
 	int rc;
 
-	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_observed_load (run->ctl->db, doc->node, &seen, err)) < 0)
+	if ((rc = enc_observed_load (run->ctl->db, doc->node, &seen, err)) < 0)
 		return rc;
 	if (!seen.boot[0])
 		return enc_fail (err, ENC_EFAILED, "%s has not told its boot yet", doc->node);
-	o.head = grant_head (run, doc, d, seen.boot, e.expires_at);
+	o.head = grant_head (doc, d, seen.boot);
 	o.record = enc_record ("node", "order", "intent");
 	enc_record_actor (o.record, NULL);
 	enc_record_obj (o.record, "node", doc->node);
-	enc_record_enclave (o.record, &e);
+	enc_record_obj (o.record, "enclave_id", run->enclave_id);
 	enc_json_set_i64 (enc_record_data (o.record), "generation", d->generation);
 	enc_json_set_str (enc_record_data (o.record), "pool", enc_pool_name (doc->pool));
 	o.request = enc_request ("grant");
@@ -160,28 +162,65 @@ static int set_members (struct enc_run *run, const struct enc_doc *doc, struct e
 	return 0;
 }
 
-static int issue_one (struct enc_run *run, const struct enc_node *node, const struct enc_change *change, struct enc_error *err)
+/* Nothing is left open: this needs no grant. */
+static void fall_to_airlock (struct enc_doc *doc)
 {
+	doc->pool = ENC_POOL_AIRLOCK;
+	doc->fence = ENC_FENCE_AIRLOCK;
+	doc->units = ENC_UNITS_DOWN;
+	doc->overlay = 0;
+	doc->roles = 0;
+	doc->door = 0;
+	doc->volumes_n = 0;
+}
+
+static int add_grant (struct enc_run *run, enum enc_grant_need need, struct enc_doc *doc, struct enc_document *d, struct enc_error *err)
+{
+	int rc;
+
+	drop_grant (d);
+	if (need == ENC_GRANT_NONE || (need == ENC_GRANT_IF_CAN && doc->fence != ENC_FENCE_ENCLAVE))
+		return 0;
+	rc = fetch_grant (run, doc, d, err);
+	if (rc == 0 || need == ENC_GRANT_MUST || rc == -ENC_ECANCELED)
+		return rc;
+	enc_log_err (ENC_LOG_WARN, err, "no grant for %s, it goes to the airlock at once", doc->node);
+	fall_to_airlock (doc);
+	drop_grant (d);
+	d->generation--;
+	return next_generation (doc, d, err);
+}
+
+/* 1: stored. 0: somebody else changed the document meanwhile, try again. */
+static int issue_once (struct enc_run *run, const struct enc_node *node, const struct enc_change *change, struct enc_error *err)
+{
+	enc_auto_done (enc_document_done) struct enc_document d = { 0 }, now = { 0 };
+	enc_auto_free struct enc_doc *doc = NULL;
 	struct enc_ctl *c = run->ctl;
 	int rc;
 
-	for (int tries = 0; tries < 5; tries++) {
-		enc_auto_done (enc_document_done) struct enc_document d = { 0 }, now = { 0 };
-		enc_auto_free struct enc_doc *doc = NULL;
+	if ((rc = enc_doc_of (c, node, &doc, err)) < 0 || (rc = enc_document_load (c->db, node->name, &d, err)) < 0)
+		return rc;
+	change->edit (doc, node, change->arg);
+	if ((rc = next_generation (doc, &d, err)) < 0 || (rc = add_grant (run, change->grant, doc, &d, err)) < 0 ||
+	    (rc = set_members (run, doc, &d, err)) < 0)
+		return rc;
+	/* The grant took a while: a quarantine in between must not be overwritten. */
+	if ((rc = enc_document_load (c->db, node->name, &now, err)) < 0)
+		return rc;
+	if (now.generation != d.generation - 1)
+		return 0;
+	rc = enc_document_put (c->db, &d, err);
+	return rc < 0 ? rc : 1;
+}
 
-		if ((rc = enc_doc_of (c, node, &doc, err)) < 0 || (rc = enc_document_load (c->db, node->name, &d, err)) < 0)
-			return rc;
-		change->edit (doc, node, change->arg);
-		if ((rc = next_generation (doc, &d, err)) < 0 || (rc = set_members (run, doc, &d, err)) < 0)
-			return rc;
-		drop_grant (&d);
-		if (change->grant && (rc = fetch_grant (run, doc, &d, err)) < 0)
-			return rc;
-		/* The grant took a while: a quarantine in between must not be overwritten. */
-		if ((rc = enc_document_load (c->db, node->name, &now, err)) < 0)
-			return rc;
-		if (now.generation == d.generation - 1)
-			return enc_document_put (c->db, &d, err);
+static int issue_one (struct enc_run *run, const struct enc_node *node, const struct enc_change *change, struct enc_error *err)
+{
+	for (int i = 0; i < TRIES; i++) {
+		int rc = issue_once (run, node, change, err);
+
+		if (rc != 0)
+			return rc < 0 ? rc : 0;
 	}
 	return enc_fail (err, ENC_EBUSY, "the document of %s does not stand still", node->name);
 }

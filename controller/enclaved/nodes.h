@@ -10,10 +10,17 @@
 
 typedef void (*enc_edit_fn) (struct enc_doc *doc, const struct enc_node *node, void *arg);
 
+/* A document that leaves something open needs a grant also when it takes something away: nodes obey whole documents. */
+enum enc_grant_need {
+	ENC_GRANT_NONE,    /* only tightens: goes out at once */
+	ENC_GRANT_MUST,    /* it loosens: no grant, no change */
+	ENC_GRANT_IF_CAN,  /* on the way down: without log, key service or lease the node goes to the airlock at once */
+};
+
 struct enc_change {
 	enc_edit_fn edit;
 	void *arg;
-	bool grant;        /* it loosens: no grant, no change */
+	enum enc_grant_need grant;
 	const char *what;  /* for people: "fence airlock" */
 };
 

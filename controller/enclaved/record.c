@@ -216,12 +216,18 @@ static int order_run (struct enc_ctl *c, struct enc_order *o, struct enc_json **
 	return enc_ctl_call (c, c->keyd, ENC_TAKE (o->request), ret, err);
 }
 
+void enc_order_done (struct enc_order *o)
+{
+	enc_json_free (o->head);
+	enc_json_free (o->record);
+	enc_json_free (o->request);
+	*o = (struct enc_order){ 0 };
+}
+
 int enc_order (struct enc_ctl *c, struct enc_order *o, struct enc_json **ret, int64_t *ret_index, struct enc_error *err)
 {
 	int rc = order_run (c, o, ret, ret_index, err);
 
-	enc_json_free (o->head);
-	enc_json_free (o->record);
-	enc_json_free (o->request);
+	enc_order_done (o);
 	return rc;
 }

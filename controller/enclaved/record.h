@@ -36,6 +36,8 @@ struct enc_order {
 	struct enc_json *head, *record, *request;
 };
 ENC_MUST_USE int enc_order (struct enc_ctl *c, struct enc_order *o, struct enc_json **ret, int64_t *ret_index, struct enc_error *err);
+/* Free what was built of an order that is not given after all. */
+void enc_order_done (struct enc_order *o);
 /* A head with its verb. */
 struct enc_json *enc_head (const char *verb);
 /* Append with receipt: record body text and proof (heap). */

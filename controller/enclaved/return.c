@@ -109,7 +109,7 @@ static void edit_return (struct enc_doc *doc, const struct enc_node *node, ENC_U
 
 int enc_nodes_return (struct enc_run *run, const struct enc_nodes *nodes, struct enc_error *err)
 {
-	static const struct enc_change change = { .edit = edit_return, .grant = true, .what = "fence down" };
+	static const struct enc_change change = { .edit = edit_return, .grant = ENC_GRANT_MUST, .what = "fence down" };
 	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
 	int rc;
 

@@ -77,7 +77,7 @@ int enc_row_prove_do (void *ctx, struct enc_error *err)
 	enc_auto_done (enc_nodes_done) struct enc_nodes all = { 0 }, observers = { 0 };
 	enc_auto_free struct enc_doc *inside = NULL;
 	struct probe p = { 0 };
-	struct enc_change within = { .edit = edit_probe, .arg = &p, .grant = true, .what = "probe" };
+	struct enc_change within = { .edit = edit_probe, .arg = &p, .grant = ENC_GRANT_MUST, .what = "probe" };
 	struct enc_change without = { .edit = edit_observer, .arg = &p, .what = "probe from outside" };
 	struct tally t = { 0 };
 	int rc;
@@ -139,7 +139,7 @@ static void record_door (struct enc_run *run, const char *action)
 
 int enc_row_open_do (void *ctx, struct enc_error *err)
 {
-	static const struct enc_change change = { .edit = edit_door_open, .grant = true, .what = "open the door" };
+	static const struct enc_change change = { .edit = edit_door_open, .grant = ENC_GRANT_MUST, .what = "open the door" };
 	int rc = enc_run_change (ctx, ENC_ROLE_LOGIN, &change, err);
 
 	if (rc == 0)
@@ -149,7 +149,7 @@ int enc_row_open_do (void *ctx, struct enc_error *err)
 
 int enc_row_open_undo (void *ctx, struct enc_error *err)
 {
-	static const struct enc_change change = { .edit = edit_door_shut, .what = "shut the door" };
+	static const struct enc_change change = { .edit = edit_door_shut, .grant = ENC_GRANT_IF_CAN, .what = "shut the door" };
 	int rc = enc_run_change (ctx, ENC_ROLE_LOGIN, &change, err);
 
 	if (rc == 0)

@@ -155,7 +155,7 @@ int enc_row_storage_do (void *ctx, struct enc_error *err)
 	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
 	enc_auto_done (enc_volumes_done) struct enc_volumes volumes = { 0 };
 	struct storage s = { .volumes = &volumes };
-	struct enc_change change = { .edit = edit_volumes, .arg = &s, .grant = true, .what = "open volumes" };
+	struct enc_change change = { .edit = edit_volumes, .arg = &s, .grant = ENC_GRANT_MUST, .what = "open volumes" };
 	int rc;
 
 	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_volumes_of (run->ctl->db, e.id, &volumes, err)) < 0)
@@ -168,7 +168,7 @@ int enc_row_storage_do (void *ctx, struct enc_error *err)
 
 int enc_row_storage_undo (void *ctx, struct enc_error *err)
 {
-	static const struct enc_change change = { .edit = edit_no_volumes, .what = "close volumes" };
+	static const struct enc_change change = { .edit = edit_no_volumes, .grant = ENC_GRANT_IF_CAN, .what = "close volumes" };
 	int rc = enc_run_change (ctx, ENC_ROLE_COMPUTE | ENC_ROLE_LOGIN, &change, err);
 
 	return rc < 0 ? rc : volumes_state (ctx, "locked", err);
@@ -186,8 +186,8 @@ static void edit_role_down (struct enc_doc *doc, const struct enc_node *node, EN
 	doc->roles &= (uint8_t) ~node->role;
 }
 
-static const struct enc_change role_up = { .edit = edit_role_up, .grant = true, .what = "start the enclave's services" };
-static const struct enc_change role_down = { .edit = edit_role_down, .what = "stop the enclave's services" };
+static const struct enc_change role_up = { .edit = edit_role_up, .grant = ENC_GRANT_MUST, .what = "start the enclave's services" };
+static const struct enc_change role_down = { .edit = edit_role_down, .grant = ENC_GRANT_IF_CAN, .what = "stop the enclave's services" };
 
 int enc_row_scheduler_do (void *ctx, struct enc_error *err)
 {
@@ -272,7 +272,7 @@ static void edit_same (ENC_UNUSED struct enc_doc *doc, ENC_UNUSED const struct e
 
 int enc_members_push (struct enc_run *run, struct enc_error *err)
 {
-	static const struct enc_change change = { .edit = edit_same, .grant = true, .what = "members" };
+	static const struct enc_change change = { .edit = edit_same, .grant = ENC_GRANT_MUST, .what = "members" };
 
 	return enc_run_change (run, ENC_ROLES_ALL, &change, err);
 }

@@ -35,7 +35,7 @@ static void edit_airlock (struct enc_doc *doc, ENC_UNUSED const struct enc_node 
 	doc->controller_port = s->conf->port;
 }
 
-static int to_airlock (struct enc_run *run, uint8_t roles, struct enc_error *err)
+int enc_run_airlock (struct enc_run *run, uint8_t roles, struct enc_error *err)
 {
 	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
 	struct stay stay = { .conf = run->ctl->conf, .e = &e };
@@ -96,7 +96,7 @@ int enc_row_isolate_do (void *ctx, struct enc_error *err)
 	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
 	int rc;
 
-	if ((rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 || (rc = to_airlock (run, ENC_ROLE_COMPUTE, err)) < 0)
+	if ((rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 || (rc = enc_run_airlock (run, ENC_ROLE_COMPUTE, err)) < 0)
 		return rc;
 	return set_pool (run, &nodes, ENC_POOL_AIRLOCK, err);
 }
@@ -239,7 +239,7 @@ static int overlay_up (struct enc_run *run, const struct enc_enclave *e, struct 
 	enc_auto_done (enc_nodes_done) struct enc_nodes all = { 0 };
 	enc_auto_free struct enc_doc_peer *peers = calloc (ENC_DOC_NODES_MAX, sizeof *peers);
 	struct inside in = { .conf = run->ctl->conf, .e = e, .peers = peers };
-	struct enc_change change = { .edit = edit_inside, .arg = &in, .grant = true, .what = "overlay" };
+	struct enc_change change = { .edit = edit_inside, .arg = &in, .grant = ENC_GRANT_MUST, .what = "overlay" };
 	bool complete = false;
 	int rc;
 
@@ -274,7 +274,7 @@ int enc_row_services_do (void *ctx, struct enc_error *err)
 		return rc;
 	if (services.n < 2)
 		return enc_fail (err, ENC_EFAILED, "the enclave has %zu of its 2 service nodes", services.n);
-	if ((rc = to_airlock (run, ENC_ROLES_SERVICE, err)) < 0 || (rc = set_pool (run, &services, ENC_POOL_AIRLOCK, err)) < 0 ||
+	if ((rc = enc_run_airlock (run, ENC_ROLES_SERVICE, err)) < 0 || (rc = set_pool (run, &services, ENC_POOL_AIRLOCK, err)) < 0 ||
 	    (rc = enc_nodes_clean (run, &services, ENC_CLEAN_LIVE, err)) < 0)
 		return rc;
 	return overlay_up (run, &e, err);
@@ -283,7 +283,7 @@ int enc_row_services_do (void *ctx, struct enc_error *err)
 static int back_to_airlock (struct enc_run *run, struct enc_error *err)
 {
 	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
-	enc_auto_done (enc_nodes_done) struct enc_nodes inside = { 0 };
+	enc_auto_done (enc_nodes_done) struct enc_nodes inside = { 0 }, all = { 0 };
 	struct stay stay = { .conf = run->ctl->conf, .e = &e };
 	struct enc_change change = { .edit = edit_airlock, .arg = &stay, .what = "overlay down" };
 	int rc;
@@ -291,7 +291,10 @@ static int back_to_airlock (struct enc_run *run, struct enc_error *err)
 	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_run_nodes (run, ENC_ROLES_ALL, &inside, err)) < 0 ||
 	    (rc = enc_nodes_in (run->ctl, &inside, ENC_POOL_ENCLAVE, err)) < 0 || (rc = enc_nodes_change (run, &inside, &change, err)) < 0)
 		return rc;
-	return set_pool (run, &inside, ENC_POOL_AIRLOCK, err);
+	/* Some may have fallen there before. */
+	if ((rc = enc_run_nodes (run, ENC_ROLES_ALL, &all, err)) < 0 || (rc = enc_nodes_in (run->ctl, &all, ENC_POOL_AIRLOCK, err)) < 0)
+		return rc;
+	return set_pool (run, &all, ENC_POOL_AIRLOCK, err);
 }
 
 int enc_row_services_undo (void *ctx, struct enc_error *err)

@@ -35,19 +35,58 @@ static int still_allowed (struct enc_run *run, const struct enc_enclave *e, stru
 	return enc_decision_error (&d, err);
 }
 
-static int lease_order (struct enc_run *run, const struct enc_enclave *e, const char *verb, struct enc_error *err)
+/* Keys of volumes that come from an earlier enclave: the lease hands them over. */
+static int add_attached (struct enc_run *run, const struct enc_enclave *e, struct enc_order *o, struct enc_error *err)
 {
-	struct enc_order o = { .head = enc_head (verb), .record = enc_record ("enclave", "lease", "intent"), .request = enc_request ("lease") };
+	enc_auto_done (enc_volumes_done) struct enc_volumes volumes = { 0 };
+	enc_auto_done (enc_strs_done) struct enc_strs ids = { 0 };
+	enc_auto_free char *joined = NULL, *hex = NULL;
+	struct enc_json *list;
+	uint8_t digest[32];
+	int rc;
+
+	if ((rc = enc_volumes_of (run->ctl->db, e->id, &volumes, err)) < 0)
+		return rc;
+	for (size_t i = 0; i < volumes.n; i++)
+		if (volumes.v[i].key_made && (rc = enc_strs_add (&ids, volumes.v[i].key, err)) < 0)
+			return rc;
+	if (ids.n == 0)
+		return 0;
+	joined = enc_strs_join (&ids, ",");
+	if (!joined)
+		return enc_fail (err, ENC_ENOMEM, "out of memory");
+	enc_doc_digest (joined, strlen (joined), digest);
+	hex = enc_hex (digest, sizeof digest);
+	enc_json_set_str (o->head, "document", hex);
+	list = enc_json_set_array (o->request, "keys");
+	for (size_t i = 0; i < ids.n; i++)
+		enc_json_add_str (list, ids.v[i]);
+	return 0;
+}
+
+static int lease_order (struct enc_run *run, const struct enc_enclave *e, bool begin, struct enc_error *err)
+{
+	struct enc_order o = { .head = enc_head (begin ? "enclave.lease" : "enclave.end"), .record = enc_record ("enclave", "lease", "intent"),
+			       .request = enc_request ("lease") };
 	char until[ENC_TIME_SIZE];
+	int rc = 0;
 
 	enc_json_set_str (o.head, "enclave", e->id);
-	enc_json_set_i64 (o.head, "not_after", e->expires_at);
 	enc_record_actor (o.record, NULL);
 	enc_record_enclave (o.record, e);
 	enc_json_set_str (enc_record_data (o.record), "until", enc_time_format (e->expires_at * ENC_NS_S, false, until));
 	enc_json_set_str (o.request, "enclave", e->id);
-	enc_json_set_str (o.request, "name", e->name);
-	enc_json_set_i64 (o.request, "not_after", e->expires_at);
+	if (begin) {
+		enc_json_set_str (o.head, "object", e->name);
+		enc_json_set_i64 (o.head, "not_after", e->expires_at);
+		enc_json_set_str (o.request, "name", e->name);
+		enc_json_set_i64 (o.request, "not_after", e->expires_at);
+		rc = add_attached (run, e, &o, err);
+	}
+	if (rc < 0) {
+		enc_order_done (&o);
+		return rc;
+	}
 	return enc_order (run->ctl, &o, NULL, NULL, err);
 }
 
@@ -62,7 +101,7 @@ int enc_row_authorise_do (void *ctx, struct enc_error *err)
 	/* Written before it is asked for: an end that finds no lease at keyd is harmless, a lease forgotten here is not. */
 	rc = enc_db_exec (run->ctl->db, err, "INSERT OR REPLACE INTO leases (enclave_id, not_after, state) VALUES (?,?,'asked')", "si", e.id,
 			  e.expires_at);
-	if (rc < 0 || (rc = lease_order (run, &e, "enclave.lease", err)) < 0)
+	if (rc < 0 || (rc = lease_order (run, &e, true, err)) < 0)
 		return rc;
 	return enc_db_exec (run->ctl->db, err, "UPDATE leases SET state='live' WHERE enclave_id=?", "s", e.id);
 }
@@ -77,7 +116,7 @@ int enc_row_authorise_undo (void *ctx, struct enc_error *err)
 		return 0;
 	if ((rc = enc_run_enclave (run, &e, err)) < 0)
 		return rc;
-	rc = lease_order (run, &e, "enclave.end", err);
+	rc = lease_order (run, &e, false, err);
 	if (rc < 0 && rc != -ENC_ENOTFOUND)
 		return rc;
 	return enc_db_exec (run->ctl->db, err, "UPDATE leases SET state='ended' WHERE enclave_id=?", "s", e.id);
@@ -290,9 +329,18 @@ int enc_row_detach_do (void *ctx, struct enc_error *err)
 
 int enc_row_detach_undo (void *ctx, struct enc_error *err)
 {
-	static const struct enc_change change = { .edit = edit_attach, .grant = true, .what = "start the site's services" };
+	static const struct enc_change change = { .edit = edit_attach, .grant = ENC_GRANT_MUST, .what = "start the site's services" };
 
-	return enc_run_change (ctx, ENC_ROLE_COMPUTE, &change, err);
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	int rc;
+
+	/* The isolate row was never begun. A node gives nothing back without a passed clean, and cleans only behind its fence. */
+	if (enc_journal_state (run->ctl->db, run->enclave_id, "isolate") == ENC_ROW_NONE &&
+	    ((rc = enc_run_airlock (run, ENC_ROLE_COMPUTE, err)) < 0 || (rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 ||
+	     (rc = enc_nodes_clean (run, &nodes, ENC_CLEAN_LIVE, err)) < 0 || (rc = enc_nodes_return (run, &nodes, err)) < 0))
+		return rc;
+	return enc_run_change (run, ENC_ROLE_COMPUTE, &change, err);
 }
 
 static int is_away (struct enc_run *run, const char *node, bool *ret, struct enc_error *err)

@@ -12,7 +12,7 @@ const char *const enc_store_migrations[] = {
 	"CREATE UNIQUE INDEX enclaves_slot ON enclaves (slot) WHERE state != 'closed';"
 	"CREATE TABLE nodes (name TEXT PRIMARY KEY, declared TEXT NOT NULL, pool INTEGER NOT NULL, enclave_id TEXT, role INTEGER,"
 	" overlay TEXT, identity TEXT, fingerprint TEXT, why TEXT, next TEXT, enrolled_at INTEGER, held_since INTEGER,"
-	" baseline_at INTEGER);"
+	" baseline_at INTEGER, taken_over_at INTEGER DEFAULT 0);"
 	"CREATE INDEX nodes_enclave ON nodes (enclave_id);"
 	"CREATE TABLE documents (node TEXT PRIMARY KEY, generation INTEGER NOT NULL, digest TEXT, doc TEXT, grant_ TEXT, sealed TEXT,"
 	" members TEXT, challenge TEXT);"
@@ -56,7 +56,7 @@ const struct enc_col enc_enclave_cols[] = {
 const struct enc_col enc_node_cols[] = {
 	N (name, ENC_COL_TEXT), N (declared, ENC_COL_TEXT), N (pool, ENC_COL_U8), N (enclave_id, ENC_COL_TEXT), N (role, ENC_COL_U8),
 	N (overlay, ENC_COL_TEXT), N (identity, ENC_COL_TEXT), N (fingerprint, ENC_COL_TEXT), N (why, ENC_COL_HEAP),
-	N (next, ENC_COL_HEAP), N (enrolled_at, ENC_COL_I64), N (held_since, ENC_COL_I64), N (baseline_at, ENC_COL_I64), ENC_COL_END_
+	N (next, ENC_COL_HEAP), N (enrolled_at, ENC_COL_I64), N (held_since, ENC_COL_I64), N (baseline_at, ENC_COL_I64), N (taken_over_at, ENC_COL_I64), ENC_COL_END_
 };
 
 #define D(member, type) ENC_COL (struct enc_document, member, type)

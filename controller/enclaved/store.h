@@ -45,6 +45,7 @@ struct enc_node {
 	char *why, *next;
 	int64_t enrolled_at, held_since;
 	int64_t baseline_at;               /* when keyd took its baseline; 0: not to be lent yet */
+	int64_t taken_over_at;             /* when a second connection last took over from the first */
 };
 
 struct enc_document {

@@ -1,0 +1,160 @@
+/* list, show, destroy, extend, and what goes on inside as far as it may be told. */
+#include "controller/enclaved/api.h"
+
+#include "base/enc.h"
+
+int enc_api_list (struct enc_api *a, struct enc_error *err)
+{
+	enc_auto_done (enc_enclaves_done) struct enc_enclaves l = { 0 };
+	struct enc_json *list;
+	int rc;
+
+	if ((rc = enc_enclave_list (a->c->db, &l, err, "WHERE state!='closed' ORDER BY name")) < 0)
+		return rc;
+	a->answer = enc_json_object ();
+	list = enc_json_set_array (a->answer, "enclaves");
+	for (size_t i = 0; i < l.n; i++) {
+		struct enc_facts f = { .action = ENC_ACT_SHOW, .user = a->actor->user, .now = enc_now () };
+		struct enc_decision d;
+
+		f.is_owner = enc_streq (l.v[i].owner, a->actor->user);
+		f.is_member = enc_db_int (a->c->db, 0, "SELECT count(*) FROM members WHERE enclave_id=? AND user=?", "ss", l.v[i].id,
+					  a->actor->user) > 0;
+		enc_policy_decide (&a->c->policies, NULL, &f, &d);
+		if (d.allowed)
+			enc_json_add (list, enc_view_enclave_line (a->c, &l.v[i]));
+	}
+	return 0;
+}
+
+int enc_api_show (struct enc_api *a, struct enc_error *err)
+{
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	int rc = enc_api_enclave (a, ENC_ACT_SHOW, true, &e, err);
+
+	if (rc == 0)
+		a->answer = enc_view_enclave (a->c, &e);
+	return rc;
+}
+
+/* ---- destroy ---- */
+
+struct destroy {
+	bool now;
+	char *erase;
+};
+
+static const struct enc_field destroy_fields[] = {
+	ENC_FIELD (struct destroy, now, "now", ENC_T_BOOL),
+	ENC_FIELD (struct destroy, erase, "erase", ENC_T_TEXT, .max = 512, .help = "\"all\", or volumes with commas between"),
+	ENC_FIELD_END
+};
+
+static void destroy_done (struct destroy *d)
+{
+	enc_fields_done (destroy_fields, d);
+}
+
+static int may_erase (struct enc_api *a, const struct enc_enclave *e, struct enc_error *err)
+{
+	const struct enc_policy *p = enc_policies_find (&a->c->policies, e->policy);
+	enc_auto_done (enc_enclave_done) struct enc_enclave again = { 0 };
+	int rc = enc_api_enclave (a, ENC_ACT_ERASE, true, &again, err);
+
+	if (rc < 0)
+		return rc;
+	if (p && enc_strs_has (&p->two_person, "erase"))
+		return enc_error_next (err, enc_fail (err, ENC_EDENIED, "policy %s wants two people to approve an erasure", e->policy),
+				       "destroy without --erase: volumes stay locked");
+	return 0;
+}
+
+/* A destroy under way is joined, not doubled. */
+static bool join_running (struct enc_api *a, const struct enc_enclave *e)
+{
+	enc_auto_done (enc_operation_done) struct enc_operation o = { 0 };
+
+	if (!enc_life_find (a->c, e->id) || enc_operation_running (a->c->db, e->id, &o, NULL) < 0 || !enc_streq (o.kind, "destroy"))
+		return false;
+	enc_api_accepted (a, o.id);
+	return true;
+}
+
+int enc_api_destroy (struct enc_api *a, struct enc_error *err)
+{
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	enc_auto_done (destroy_done) struct destroy d = { 0 };
+	struct enc_json *record;
+	char op[ENC_ID_SIZE];
+	int rc;
+
+	if ((a->body && (rc = enc_json_decode (destroy_fields, a->body, &d, err)) < 0) ||
+	    (rc = enc_api_enclave (a, ENC_ACT_DESTROY, true, &e, err)) < 0 || (d.erase && (rc = may_erase (a, &e, err)) < 0))
+		return rc;
+	if (d.erase && (rc = enc_db_exec (a->c->db, err, "UPDATE enclaves SET erase=? WHERE id=?", "ss", d.erase, e.id)) < 0)
+		return rc;
+	if (join_running (a, &e))
+		return 0;
+	if (!enc_streq (e.state, ENC_STATE_CLOSED)) {
+		record = enc_api_record (a, "enclave", "destroy", "ok");
+		enc_record_enclave (record, &e);
+		enc_record_soon (a->c, record); /* tightening does not wait for the log */
+	}
+	if ((rc = enc_operation_new (a->c, "destroy", a->actor->user, &e, op, err)) < 0 || (rc = enc_life_destroy (a->c, e.id, op, err)) < 0)
+		return rc;
+	enc_api_accepted (a, op);
+	enc_json_set_str (a->answer, "name", e.name);
+	enc_json_set_str (a->answer, "id", e.id);
+	return 0;
+}
+
+/* ---- extend: not yet, but said so ---- */
+
+int enc_api_extend (struct enc_api *a, struct enc_error *err)
+{
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	int rc = enc_api_enclave (a, ENC_ACT_SHOW, false, &e, err);
+
+	if (rc < 0)
+		return rc;
+	return enc_error_next (err, enc_fail (err, ENC_EFAILED, "leases cannot be extended yet"), "enclavectl create with a longer --ttl");
+}
+
+/* ---- sessions and jobs, from the nodes' last reports ---- */
+
+static const char *node_with (struct enc_api *a, const struct enc_enclave *e, uint8_t role, struct enc_nodes *nodes)
+{
+	return enc_nodes_of (a->c->db, e->id, role, nodes, NULL) == 0 && nodes->n ? nodes->v[0].name : NULL;
+}
+
+static int from_report (struct enc_api *a, enum enc_action action, uint8_t role, const char *pointer, const char *key, struct enc_error *err)
+{
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	enc_auto_done (enc_observed_done) struct enc_observed seen = { 0 };
+	enc_auto (enc_json) struct enc_json *report = NULL;
+	const struct enc_json *list;
+	const char *node;
+	int rc = enc_api_enclave (a, action, false, &e, err);
+
+	if (rc < 0)
+		return rc;
+	node = node_with (a, &e, role, &nodes);
+	if (node && enc_observed_load (a->c->db, node, &seen, NULL) == 0 && seen.report)
+		report = enc_json_parse (seen.report, strlen (seen.report), ENC_JSON_MAX_DEFAULT, NULL);
+	list = enc_json_find (report, pointer);
+	a->answer = enc_json_object ();
+	enc_json_set_str (a->answer, "enclave", e.name);
+	enc_json_set (a->answer, key, list ? enc_json_copy (list) : enc_json_array ());
+	return 0;
+}
+
+int enc_api_sessions (struct enc_api *a, struct enc_error *err)
+{
+	return from_report (a, ENC_ACT_SESSION_LIST, 4, "/facts/sessions", "sessions", err);
+}
+
+int enc_api_jobs (struct enc_api *a, struct enc_error *err)
+{
+	return from_report (a, ENC_ACT_JOB_LIST, 2, "/evidence/slurm/jobs", "jobs", err);
+}
