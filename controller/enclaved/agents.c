@@ -235,7 +235,7 @@ static const struct enc_http_route routes[] = {
 static int listen_now (struct enc_ctl *c, struct enc_error *err)
 {
 	struct enc_tls_files files = { .certificate = c->conf->certificate, .key = c->conf->key, .ca = c->conf->ca };
-	struct enc_http_conf conf = { .routes = routes, .gate = gate, .log = log_refusal, .arg = c, .idle_s = 60, .max_conns = 12000 };
+	struct enc_http_conf conf = { .routes = routes, .gate = gate, .log = log_refusal, .arg = c, .idle_s = 60 };
 	struct ssl_ctx_st *tls = enc_tls_server (&files, err);
 	int fd, rc;
 
