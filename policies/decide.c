@@ -129,7 +129,7 @@ static bool owner_is_trained (struct state *s)
 
 	if (!s->policy || !s->policy->require_training || !s->f->owner)
 		return true;
-	until = enc_policies_training (s->ps, s->f->owner);
+	until = s->f->training_until > 0 ? s->f->training_until : enc_policies_training (s->ps, s->f->owner);
 	if (until > s->f->now)
 		return true;
 	refuse (s, ENC_EDENIED, s->f->owner, "%s has no valid training", s->f->owner);

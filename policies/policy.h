@@ -78,6 +78,7 @@ struct enc_facts {
 	int64_t agreement_until;
 	bool agreement_ended;      /* ended by hand: a later date does not help */
 	const char *owner;         /* for training */
+	int64_t training_until;    /* what the store knows of it; 0: nothing (the policy set may still) */
 	uint64_t ttl_s;            /* 0: the policy's default */
 	uint32_t nodes;
 	int entry, on_busy;        /* -1: the policy's default */

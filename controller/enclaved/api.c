@@ -32,6 +32,10 @@ OP (op_keys, enc_api_keys, "State of the key service");
 OP (op_policies, enc_api_policies, "Policies");
 OP (op_policy_check, enc_api_policy_check, "Check a policy text");
 OP (op_policy_explain, enc_api_policy_explain, "What would be decided, and by which rule");
+OP (op_users, enc_api_users, "People that the policies know");
+OP (op_training, enc_api_training, "Note until when a user is trained");
+OP (op_volumes, enc_api_volumes, "Volumes that the caller may see");
+OP (op_doctor, enc_api_doctor, "What is wrong, and what to do");
 OP (op_whoami, enc_api_whoami, "Who the caller is to this service");
 
 static void dispatch (struct enc_http_req *req, void *arg);
@@ -40,7 +44,7 @@ const struct enc_http_route enc_api_routes[] = {
 	{ "GET", "/v1/whoami", dispatch, 0, &op_whoami },
 	{ "GET", "/v1/enclaves", dispatch, 0, &op_list },
 	{ "POST", "/v1/enclaves", dispatch, ENC_HTTP_BODY, &op_create },
-	{ "POST", "/v1/plan", dispatch, ENC_HTTP_BODY, &op_plan },
+	{ "POST", "/v1/enclaves/plan", dispatch, ENC_HTTP_BODY, &op_plan },
 	{ "GET", "/v1/enclaves/{}", dispatch, 0, &op_show },
 	{ "DELETE", "/v1/enclaves/{}", dispatch, ENC_HTTP_BODY_OPT, &op_destroy },
 	{ "POST", "/v1/enclaves/{}/extend", dispatch, ENC_HTTP_BODY, &op_extend },
@@ -58,10 +62,14 @@ const struct enc_http_route enc_api_routes[] = {
 	{ "GET", "/v1/operations/{}", dispatch, 0, &op_operation },
 	{ "GET", "/v1/operations/{}/events", dispatch, 0, &op_events },
 	{ "GET", "/v1/agreements", dispatch, 0, &op_agreements },
-	{ "POST", "/v1/agreements", dispatch, ENC_HTTP_BODY, &op_agreement_add },
-	{ "POST", "/v1/agreements/{}/end", dispatch, ENC_HTTP_BODY_OPT, &op_agreement_end },
+	{ "POST", "/v1/agreements/{}", dispatch, ENC_HTTP_BODY, &op_agreement_add },
+	{ "DELETE", "/v1/agreements/{}", dispatch, 0, &op_agreement_end },
+	{ "GET", "/v1/users", dispatch, 0, &op_users },
+	{ "POST", "/v1/users/{}/training", dispatch, ENC_HTTP_BODY, &op_training },
+	{ "GET", "/v1/volumes", dispatch, 0, &op_volumes },
+	{ "GET", "/v1/doctor", dispatch, 0, &op_doctor },
 	{ "GET", "/v1/audit/{}", dispatch, 0, &op_audit },
-	{ "GET", "/v1/keys/status", dispatch, 0, &op_keys },
+	{ "GET", "/v1/key", dispatch, 0, &op_keys },
 	{ "GET", "/v1/policies", dispatch, 0, &op_policies },
 	{ "POST", "/v1/policies/check", dispatch, ENC_HTTP_BODY, &op_policy_check },
 	{ "POST", "/v1/policies/explain", dispatch, ENC_HTTP_BODY, &op_policy_explain },
@@ -213,6 +221,33 @@ int enc_api_enclave (struct enc_api *a, enum enc_action action, bool closed, str
 	if (rc < 0 || d.hidden)
 		return not_there (err);
 	return enc_decision_error (&d, err);
+}
+
+int enc_api_wait (struct enc_api *a, const char *op, int64_t ms, struct enc_error *err)
+{
+	int64_t until = enc_deadline_ms (ms);
+
+	for (;;) {
+		enc_auto_done (enc_operation_done) struct enc_operation o = { 0 };
+		enc_auto (enc_json) struct enc_json *why = NULL;
+		int rc = enc_operation_load (a->c->db, op, &o, err);
+
+		if (rc < 0)
+			return rc;
+		why = o.error ? enc_json_parse (o.error, strlen (o.error), ENC_JSON_MAX_DEFAULT, NULL) : NULL;
+		if (why)
+			return enc_json_to_error (why, err);
+		if (!enc_streq (o.state, "running") || enc_passed (until))
+			return 0;
+		rc = enc_cond_wait (a->c->fibers, &a->c->changed, until, err);
+		if (rc < 0 && rc != -ENC_ETIMEOUT)
+			return rc;
+	}
+}
+
+int64_t enc_training_until (struct enc_ctl *c, const char *user)
+{
+	return enc_db_int (c->db, 0, "SELECT until FROM training WHERE user=?", "s", user) * ENC_NS_S;
 }
 
 void enc_api_accepted (struct enc_api *a, const char *op)

@@ -63,6 +63,12 @@ int enc_api_policy_check (struct enc_api *a, struct enc_error *err);
 int enc_api_policy_explain (struct enc_api *a, struct enc_error *err);
 int enc_api_whoami (struct enc_api *a, struct enc_error *err);
 
+/* api_site.c */
+int enc_api_users (struct enc_api *a, struct enc_error *err);
+int enc_api_training (struct enc_api *a, struct enc_error *err);
+int enc_api_volumes (struct enc_api *a, struct enc_error *err);
+int enc_api_doctor (struct enc_api *a, struct enc_error *err);
+
 /* ---- for handlers ---- */
 
 /* Decide an action that is not about one enclave. */
@@ -72,10 +78,16 @@ ENC_MUST_USE int enc_api_may (struct enc_api *a, enum enc_action action, struct 
 ENC_MUST_USE int enc_api_enclave (struct enc_api *a, enum enc_action action, bool closed, struct enc_enclave *ret, struct enc_error *err);
 /* Fill what the store knows about an agreement. */
 void enc_facts_agreement (struct enc_ctl *c, const char *id, struct enc_facts *f);
+/* Wait until the operation has ended, at most `ms`. Its failure is the request's; still running is not one. */
+ENC_MUST_USE int enc_api_wait (struct enc_api *a, const char *op, int64_t ms, struct enc_error *err);
+/* What the store knows about a user's training, wall ns; 0 nothing. */
+int64_t enc_training_until (struct enc_ctl *c, const char *user);
 /* Answer 202 with the operation. */
 void enc_api_accepted (struct enc_api *a, const char *op);
 /* schedd's list of nodes; NULL when it is not reachable. The caller frees. */
 struct enc_json *enc_api_slurm (struct enc_api *a);
+/* "until" of a body: a day (its end) or a time, in seconds. */
+ENC_MUST_USE int enc_until_of (const struct enc_json *body, int64_t *ret_s, struct enc_error *err);
 /* A record by this caller. */
 struct enc_json *enc_api_record (struct enc_api *a, const char *cls, const char *action, const char *outcome);
 

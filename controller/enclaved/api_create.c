@@ -120,6 +120,7 @@ static int decide (struct enc_api *a, struct order *o, struct enc_error *err)
 			       .nodes = o->wish.count, .entry = o->w.entry - 1, .on_busy = o->w.on_busy - 1, .deadline_s = o->w.deadline_s };
 
 	o->policy = enc_policies_find (&a->c->policies, name);
+	f.training_until = enc_training_until (a->c, o->w.owner);
 	enc_facts_agreement (a->c, o->w.agreement, &f);
 	enc_policy_decide (&a->c->policies, o->policy, &f, &o->d);
 	return enc_decision_error (&o->d, err);
@@ -365,5 +366,32 @@ int enc_api_create (struct enc_api *a, struct enc_error *err)
 	enc_api_accepted (a, op);
 	enc_json_set_str (a->answer, "name", e.name);
 	enc_json_set_str (a->answer, "id", e.id);
+	return 0;
+}
+
+/* What a create with this body would be answered, by which rule; people and nodes are not looked at. */
+int enc_api_policy_explain (struct enc_api *a, struct enc_error *err)
+{
+	enc_auto_done (order_done) struct order o = { 0 };
+	struct enc_json *facts;
+	int rc;
+
+	if ((rc = enc_api_may (a, ENC_ACT_POLICY, err)) < 0 || (rc = enc_json_decode (want_fields, a->body, &o.w, err)) < 0 ||
+	    (rc = read_nodes (&o, err)) < 0)
+		return rc;
+	rc = decide (a, &o, err);
+	enc_error_clear (err);
+	a->answer = enc_json_object ();
+	enc_json_set_bool (a->answer, "allowed", rc == 0);
+	enc_json_set_str (a->answer, "rule", o.d.rule);
+	enc_json_set_str (a->answer, "policy", o.policy ? o.policy->name : NULL);
+	enc_json_set_str (a->answer, "version", o.policy ? o.policy->version : NULL);
+	facts = enc_json_set_object (a->answer, "facts");
+	enc_json_set_str (facts, "user", a->actor->user);
+	enc_json_set_str (facts, "role", a->actor->role);
+	enc_json_set_str (facts, "agreement", o.w.agreement);
+	enc_json_set_str (facts, "owner", o.w.owner);
+	enc_json_set_i64 (facts, "nodes", o.wish.count);
+	enc_json_set_str (a->answer, "text", rc == 0 ? NULL : o.d.text);
 	return 0;
 }

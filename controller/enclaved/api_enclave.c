@@ -55,6 +55,21 @@ static void destroy_done (struct destroy *d)
 	enc_fields_done (destroy_fields, d);
 }
 
+/* From the body, or from the query, which is what a DELETE of enclavectl has. */
+static int read_destroy (struct enc_api *a, struct destroy *d, struct enc_error *err)
+{
+	const char *now = enc_http_query (a->req, "now"), *erase = enc_http_query (a->req, "erase");
+	enc_auto (enc_json) struct enc_json *query = NULL;
+
+	if (a->body)
+		return enc_json_decode (destroy_fields, a->body, d, err);
+	query = enc_json_object ();
+	enc_json_set_bool (query, "now", enc_streq (now, "true"));
+	if (erase)
+		enc_json_set_str (query, "erase", erase);
+	return enc_json_decode (destroy_fields, query, d, err);
+}
+
 static int may_erase (struct enc_api *a, const struct enc_enclave *e, struct enc_error *err)
 {
 	const struct enc_policy *p = enc_policies_find (&a->c->policies, e->policy);
@@ -88,8 +103,7 @@ int enc_api_destroy (struct enc_api *a, struct enc_error *err)
 	char op[ENC_ID_SIZE];
 	int rc;
 
-	if ((a->body && (rc = enc_json_decode (destroy_fields, a->body, &d, err)) < 0) ||
-	    (rc = enc_api_enclave (a, ENC_ACT_DESTROY, true, &e, err)) < 0 || (d.erase && (rc = may_erase (a, &e, err)) < 0))
+	if ((rc = read_destroy (a, &d, err)) < 0 || (rc = enc_api_enclave (a, ENC_ACT_DESTROY, true, &e, err)) < 0 || (d.erase && (rc = may_erase (a, &e, err)) < 0))
 		return rc;
 	if (d.erase && (rc = enc_db_exec (a->c->db, err, "UPDATE enclaves SET erase=? WHERE id=?", "ss", d.erase, e.id)) < 0)
 		return rc;

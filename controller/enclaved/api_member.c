@@ -4,6 +4,8 @@
 #include "controller/enclaved/steps.h"
 #include "base/enc.h"
 
+enum { WAIT_MS = 50000 };
+
 int enc_api_members (struct enc_api *a, struct enc_error *err)
 {
 	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
@@ -63,7 +65,12 @@ static int start_change (struct enc_api *a, const struct enc_enclave *e, const c
 		free (ch);
 		return rc;
 	}
-	enc_api_accepted (a, op);
+	/* Usually done within a second; who asked wants to know that the nodes have it. */
+	if ((rc = enc_api_wait (a, op, WAIT_MS, err)) < 0)
+		return rc;
+	a->answer = enc_view_members (a->c, e);
+	enc_json_set_str (a->answer, "operation", op);
+	a->status = 202;
 	return 0;
 }
 
@@ -99,7 +106,7 @@ static void add_done (struct add *d)
 static int may_add (struct enc_api *a, const struct enc_enclave *e, const char *user, struct enc_error *err)
 {
 	struct enc_facts f = { .action = ENC_ACT_MEMBER_ADD, .user = a->actor->user, .now = enc_now (), .owner = user,
-			       .is_owner = enc_streq (e->owner, a->actor->user) };
+			       .is_owner = enc_streq (e->owner, a->actor->user), .training_until = enc_training_until (a->c, user) };
 	struct enc_decision d;
 
 	enc_facts_agreement (a->c, e->agreement, &f);
@@ -112,11 +119,12 @@ int enc_api_member_add (struct enc_api *a, struct enc_error *err)
 	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
 	enc_auto_done (add_done) struct add in = { 0 };
 	struct enc_member_row m = { .since = enc_now_s () };
+	const struct enc_json *wrapped = enc_json_get (a->body, "member");
 	enc_auto_free char *keys = NULL;
 	struct enc_json *record;
 	int rc;
 
-	if ((rc = enc_json_decode (add_fields, a->body, &in, err)) < 0 || (rc = enc_api_enclave (a, ENC_ACT_MEMBER_LIST, false, &e, err)) < 0 ||
+	if ((rc = enc_json_decode (add_fields, wrapped ? wrapped : a->body, &in, err)) < 0 || (rc = enc_api_enclave (a, ENC_ACT_MEMBER_LIST, false, &e, err)) < 0 ||
 	    (rc = enc_site_user_find (a->c->conf->users, in.user, &m.uid, &m.gid, &keys, err)) < 0 || (rc = may_add (a, &e, in.user, err)) < 0 ||
 	    (rc = enc_id_new (m.id, err)) < 0)
 		return rc;

@@ -37,7 +37,7 @@ int enc_api_operation (struct enc_api *a, struct enc_error *err)
 	return rc;
 }
 
-/* {"events","next","done","state","result","failure"}: with done, result or failure is the document of the command. */
+/* The operation as it stands with "events", "last" (what to ask for next) and "done". */
 static bool answer_events (struct enc_ctl *c, struct enc_http_req *req, struct enc_poll *poll, bool last)
 {
 	enc_auto_done (enc_operation_done) struct enc_operation o = { 0 };
@@ -57,7 +57,7 @@ static bool answer_events (struct enc_ctl *c, struct enc_http_req *req, struct e
 		return false;
 	answer = enc_view_operation (&o);
 	enc_json_set (answer, "events", ENC_TAKE (list));
-	enc_json_set_i64 (answer, "next", next);
+	enc_json_set_i64 (answer, "last", next);
 	enc_json_set_bool (answer, "done", done);
 	enc_http_reply (req, 200, answer);
 	return true;
@@ -113,17 +113,6 @@ int enc_api_agreements (struct enc_api *a, struct enc_error *err)
 	return 0;
 }
 
-struct agreement {
-	char *id;
-	int64_t until;
-};
-
-static const struct enc_field agreement_fields[] = {
-	ENC_FIELD (struct agreement, id, "id", ENC_T_TEXT, .flags = ENC_REQUIRED, .min = 1, .max = 64),
-	ENC_FIELD (struct agreement, until, "until", ENC_T_TIME, .flags = ENC_REQUIRED),
-	ENC_FIELD_END
-};
-
 static bool agreement_id_ok (const char *id)
 {
 	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -143,28 +132,34 @@ static int put_agreement (struct enc_api *a, const char *action, const struct en
 	    (rc = enc_db_put (a->c->db, "agreements", enc_agreement_cols, row, err)) < 0)
 		return rc;
 	a->answer = enc_json_object ();
-	enc_json_set_str (a->answer, "id", row->id);
-	enc_json_set_time (a->answer, "until", row->until * ENC_NS_S);
-	enc_json_set_str (a->answer, "state", row->ended ? "ended" : row->until > enc_now_s () ? "valid" : "lapsed");
+	add_agreement (enc_json_set_array (a->answer, "agreements"), row->id, row->until * ENC_NS_S, row->ended);
+	return 0;
+}
+
+/* A day (its end) or a time; the store keeps seconds. */
+int enc_until_of (const struct enc_json *body, int64_t *ret_s, struct enc_error *err)
+{
+	const char *text = enc_json_get_str (body, "until", NULL);
+	int64_t ns = 0;
+
+	if (!text || enc_date_parse (text, &ns, NULL) < 0)
+		return enc_error_pointer (err, enc_fail (err, ENC_EUSAGE, "until: a date such as 2027-12-31 is needed"), "/until");
+	*ret_s = ns / ENC_NS_S;
 	return 0;
 }
 
 int enc_api_agreement_add (struct enc_api *a, struct enc_error *err)
 {
-	struct agreement in = { 0 };
+	const char *id = enc_http_capture (a->req, 0);
 	struct enc_agreement row = { 0 };
-	int rc = enc_json_decode (agreement_fields, a->body, &in, err);
+	int rc;
 
-	if (rc < 0)
+	if (!agreement_id_ok (id))
+		return enc_error_pointer (err, enc_fail (err, ENC_EUSAGE, "not an agreement's id"), "agreement");
+	if ((rc = enc_until_of (a->body, &row.until, err)) < 0 || (rc = enc_api_may (a, ENC_ACT_AGREEMENT_CHANGE, err)) < 0)
 		return rc;
-	(void) snprintf (row.id, sizeof row.id, "%s", in.id);
-	row.until = in.until / ENC_NS_S;
+	(void) snprintf (row.id, sizeof row.id, "%s", id);
 	(void) snprintf (row.added_by, sizeof row.added_by, "%s", a->actor->user);
-	enc_fields_done (agreement_fields, &in);
-	if (!agreement_id_ok (row.id))
-		return enc_error_pointer (err, enc_fail (err, ENC_EUSAGE, "not an agreement's id"), "/id");
-	if ((rc = enc_api_may (a, ENC_ACT_AGREEMENT_CHANGE, err)) < 0)
-		return rc;
 	return put_agreement (a, "add", &row, err);
 }
 
@@ -325,48 +320,6 @@ int enc_api_policy_check (struct enc_api *a, struct enc_error *err)
 		enc_json_set_str (o, "pointer", why.pointer);
 		enc_json_set_str (o, "text", why.text);
 	}
-	return 0;
-}
-
-struct explain {
-	char *user, *agreement, *owner, *policy;
-	uint64_t ttl_s;
-	uint32_t nodes;
-};
-
-static const struct enc_field explain_fields[] = {
-	ENC_FIELD (struct explain, user, "user", ENC_T_USER), ENC_FIELD (struct explain, agreement, "agreement", ENC_T_TEXT, .max = 64),
-	ENC_FIELD (struct explain, owner, "owner", ENC_T_USER), ENC_FIELD (struct explain, policy, "policy", ENC_T_NAME),
-	ENC_FIELD (struct explain, ttl_s, "ttl_s", ENC_T_DURATION), ENC_FIELD (struct explain, nodes, "nodes", ENC_T_U32),
-	ENC_FIELD_END
-};
-
-/* What a create with these facts would be answered. */
-int enc_api_policy_explain (struct enc_api *a, struct enc_error *err)
-{
-	struct explain in = { 0 };
-	const struct enc_policy *policy;
-	struct enc_decision d;
-	struct enc_facts f = { .action = ENC_ACT_CREATE, .now = enc_now (), .entry = -1, .on_busy = -1 };
-	int rc;
-
-	if ((rc = enc_api_may (a, ENC_ACT_POLICY, err)) < 0 || (rc = enc_json_decode (explain_fields, a->body, &in, err)) < 0)
-		return rc;
-	f.user = in.user ? in.user : a->actor->user;
-	f.owner = in.owner;
-	f.ttl_s = in.ttl_s;
-	f.nodes = in.nodes;
-	enc_facts_agreement (a->c, in.agreement, &f);
-	policy = enc_policies_find (&a->c->policies, in.policy ? in.policy : a->c->conf->policy);
-	enc_policy_decide (&a->c->policies, policy, &f, &d);
-	a->answer = enc_json_object ();
-	enc_json_set_bool (a->answer, "allowed", d.allowed);
-	enc_json_set_str (a->answer, "rule", d.rule);
-	enc_json_set_str (a->answer, "policy", policy ? policy->name : NULL);
-	enc_json_set_str (a->answer, "version", policy ? policy->version : NULL);
-	enc_json_set (a->answer, "facts", enc_json_encode (explain_fields, &in));
-	enc_json_set_str (a->answer, "text", d.allowed ? NULL : d.text);
-	enc_fields_done (explain_fields, &in);
 	return 0;
 }
 

@@ -4,6 +4,8 @@
 #include "controller/enclaved/steps.h"
 #include "base/enc.h"
 
+enum { RELEASE_MS = 50000 };
+
 static int named_node (struct enc_api *a, enum enc_action action, struct enc_node *ret, struct enc_error *err)
 {
 	const char *name = enc_http_capture (a->req, 0);
@@ -196,7 +198,12 @@ int enc_api_node_release (struct enc_api *a, struct enc_error *err)
 		free (name);
 		return rc;
 	}
-	enc_api_accepted (a, op);
+	if ((rc = enc_api_wait (a, op, RELEASE_MS, err)) < 0)
+		return rc;
+	if ((rc = enc_api_node (a, err)) < 0)
+		return rc;
+	enc_json_set_str (a->answer, "operation", op);
+	a->status = 202;
 	return 0;
 }
 

@@ -27,6 +27,7 @@ static int still_allowed (struct enc_run *run, const struct enc_enclave *e, stru
 		.ttl_s = (uint64_t) (e->expires_at - e->created_at),
 	};
 
+	f.training_until = enc_db_int (run->ctl->db, 0, "SELECT until FROM training WHERE user=?", "s", e->owner) * ENC_NS_S;
 	if (enc_db_get (run->ctl->db, "agreements", enc_agreement_cols, &a, NULL, "WHERE id=?", "s", e->agreement) == 0) {
 		f.agreement_until = a.until * ENC_NS_S;
 		f.agreement_ended = a.ended;

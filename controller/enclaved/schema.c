@@ -35,6 +35,7 @@ const char *const enc_store_migrations[] = {
 	"CREATE TABLE tokens (hash TEXT PRIMARY KEY, node TEXT NOT NULL, pool TEXT NOT NULL, expires_at INTEGER NOT NULL, used_at INTEGER);"
 	"CREATE TABLE certificates (node TEXT NOT NULL, enclave_id TEXT NOT NULL, json TEXT, proof TEXT, record_body TEXT, record INTEGER,"
 	" at INTEGER, PRIMARY KEY (node, enclave_id));"
+	"CREATE TABLE training (user TEXT PRIMARY KEY, until INTEGER NOT NULL);"
 	"CREATE TABLE spool (id INTEGER PRIMARY KEY, record TEXT NOT NULL);",
 	NULL,
 };

@@ -143,6 +143,21 @@ static const char *mount_of (const struct enc_volume *v)
 	return v->kind <= ENC_VOLUME_DATASET ? mounts[v->kind] : "";
 }
 
+struct enc_json *enc_view_volume (const struct enc_volume *v)
+{
+	struct enc_json *o = enc_json_object ();
+
+	enc_json_set_str (o, "name", v->name);
+	enc_json_set_str (o, "kind", kind_names[v->kind & 3]);
+	enc_json_set_str (o, "driver", v->driver);
+	enc_json_set_i64 (o, "size_bytes", v->size_bytes);
+	enc_json_set_str (o, "cipher", "aes-256-xts");
+	enc_json_set_i64 (o, "key_bits", 512);
+	enc_json_set_str (o, "state", v->state);
+	enc_json_set_str (o, "mount", mount_of (v));
+	return o;
+}
+
 static void set_volumes (struct enc_ctl *c, struct enc_json *o, const char *id)
 {
 	struct enc_json *list = enc_json_set_array (o, "volumes");
@@ -150,18 +165,8 @@ static void set_volumes (struct enc_ctl *c, struct enc_json *o, const char *id)
 
 	if (enc_volumes_of (c->db, id, &vs, NULL) < 0)
 		return;
-	for (size_t i = 0; i < vs.n; i++) {
-		struct enc_json *v = enc_json_add_object (list);
-
-		enc_json_set_str (v, "name", vs.v[i].name);
-		enc_json_set_str (v, "kind", kind_names[vs.v[i].kind & 3]);
-		enc_json_set_str (v, "driver", vs.v[i].driver);
-		enc_json_set_i64 (v, "size_bytes", vs.v[i].size_bytes);
-		enc_json_set_str (v, "cipher", "aes-256-xts");
-		enc_json_set_i64 (v, "key_bits", 512);
-		enc_json_set_str (v, "state", vs.v[i].state);
-		enc_json_set_str (v, "mount", mount_of (&vs.v[i]));
-	}
+	for (size_t i = 0; i < vs.n; i++)
+		enc_json_add (list, enc_view_volume (&vs.v[i]));
 }
 
 static int64_t count_jobs (const struct enc_json *jobs, const char *state)
@@ -204,6 +209,14 @@ static void set_records (struct enc_json *o, const struct enc_enclave *e)
 		enc_json_set_null (r, "first");
 		enc_json_set_null (r, "last");
 	}
+}
+
+/* The one under way, for those who want to follow it. */
+static void set_operation (struct enc_ctl *c, struct enc_json *o, const char *id)
+{
+	enc_auto_done (enc_operation_done) struct enc_operation op = { 0 };
+
+	enc_json_set_str (o, "operation", enc_operation_running (c->db, id, &op, NULL) == 0 ? op.id : NULL);
 }
 
 static int held_nodes (struct enc_ctl *c, const char *id, struct enc_nodes *ret)
@@ -250,6 +263,7 @@ struct enc_json *enc_view_enclave (struct enc_ctl *c, const struct enc_enclave *
 	enc_json_set (o, "waiting", waiting_of (e));
 	enc_json_set (o, "steps", enc_journal_json (c->db, e->id));
 	set_records (o, e);
+	set_operation (c, o, e->id);
 	return o;
 }
 

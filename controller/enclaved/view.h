@@ -12,6 +12,7 @@ struct enc_json *enc_view_destroyed (struct enc_ctl *c, const char *id);
 struct enc_json *enc_view_members (struct enc_ctl *c, const struct enc_enclave *e);
 /* `slurm` (may be NULL) is schedd's list of nodes. */
 struct enc_json *enc_view_node (struct enc_ctl *c, const struct enc_node *n, const struct enc_json *slurm);
+struct enc_json *enc_view_volume (const struct enc_volume *v);
 struct enc_json *enc_view_operation (const struct enc_operation *o);
 /* The node's last report as "observed": its areas, null before the first. */
 struct enc_json *enc_view_observed (const struct enc_observed *seen);

@@ -135,16 +135,19 @@ struct enc_json *enc_view_node (struct enc_ctl *c, const struct enc_node *n, con
 	return o;
 }
 
-static void set_parsed (struct enc_json *o, const char *key, const char *text)
+static struct enc_json *parsed (const char *text)
 {
 	struct enc_json *j = text ? enc_json_parse (text, strlen (text), ENC_JSON_MAX_DEFAULT, NULL) : NULL;
 
-	enc_json_set (o, key, j ? j : enc_json_new_null ());
+	return j ? j : enc_json_new_null ();
 }
 
+/* With its end: "result" is the command's document, or "error" (with "steps" and "nodes") its failure. */
 struct enc_json *enc_view_operation (const struct enc_operation *op)
 {
 	struct enc_json *o = enc_json_object ();
+	enc_auto (enc_json) struct enc_json *failure = parsed (op->error);
+	static const char *const more[] = { "steps", "nodes", NULL };
 
 	enc_json_set_str (o, "operation", op->id);
 	enc_json_set_str (o, "kind", op->kind);
@@ -152,7 +155,14 @@ struct enc_json *enc_view_operation (const struct enc_operation *op)
 	enc_json_set_str (o, "state", op->state);
 	enc_json_set_time (o, "created_at", op->created_at * ENC_NS_S);
 	enc_json_set_time (o, "finished_at", op->finished_at * ENC_NS_S);
-	set_parsed (o, "result", op->result);
-	set_parsed (o, "failure", op->error);
+	enc_json_set (o, "result", parsed (op->result));
+	if (enc_json_type (failure) == ENC_JSON_OBJECT) {
+		enc_json_set (o, "error", enc_json_copy (enc_json_get (failure, "error")));
+		for (int i = 0; more[i]; i++)
+			if (enc_json_get (failure, more[i]))
+				enc_json_set (o, more[i], enc_json_copy (enc_json_get (failure, more[i])));
+	} else {
+		enc_json_set_null (o, "error");
+	}
 	return o;
 }
