@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/hostlist.h"
 #include "base/str.h"
+#include "base/enc.h"
 
 enum { RAW_MAX = 16384 };
 

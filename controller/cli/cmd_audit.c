@@ -16,6 +16,7 @@
 #include "controller/cli/command.h"
 #include "crypto/receipt.h"
 #include "crypto/tlog/verify.h"
+#include "base/enc.h"
 
 #define LOG_VKEY "/etc/enclave/log.vkey"
 

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "controller/cli/command.h"
 #include "controller/cli/live.h"
+#include "base/enc.h"
 
 /* ---- orders ---- */
 

@@ -7,6 +7,7 @@
 #include "controller/cli/command.h"
 #include "controller/keyd/client.h"
 #include "crypto/secmem.h"
+#include "base/enc.h"
 
 enum { ARENA = 256 * 1024 };
 

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "controller/cli/command.h"
 #include "policies/policy.h"
+#include "base/enc.h"
 
 #define RECIPES "/usr/share/enclave/recipes"
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/enc.h"
 
 static int put_value (struct enc_buf *b, const struct enc_json *v, struct enc_error *err)
 {

@@ -2,6 +2,7 @@
 #include "controller/cli/command.h"
 
 #include <stddef.h>
+#include "base/enc.h"
 
 #define END_ARGS { .kind = ENC_ARG_END }
 #define END_COLUMNS { .kind = ENC_COLUMN_END }

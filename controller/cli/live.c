@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/enctime.h"
 #include "base/str.h"
+#include "base/enc.h"
 
 static const struct mark {
 	const char *outcome, *sign;

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "controller/cli/command.h"
+#include "base/enc.h"
 
 #ifndef ENC_VERSION
 #define ENC_VERSION "0.1.0"

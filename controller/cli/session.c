@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "crypto/tls.h"
+#include "base/enc.h"
 
 /* Remote callers bring a certificate of the site's CA for TLS. */
 #define CLIENT_CERTIFICATE "/etc/enclave/client.pem"

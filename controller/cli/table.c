@@ -9,6 +9,7 @@
 #include "base/enctime.h"
 #include "base/hostlist.h"
 #include "base/str.h"
+#include "base/enc.h"
 
 enum { CELL_MAX = 4096 };
 static const char nothing[] = "–";

@@ -1,6 +1,7 @@
 #include "controller/keyd/config.h"
 
 #include "crypto/kdf.h"
+#include "base/enc.h"
 
 static const struct enc_field caller_fields[] = {
 	ENC_FIELD (struct enc_keyd_caller, user, "user", ENC_T_USER, .help = "name of a user of this host"),

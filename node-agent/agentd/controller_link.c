@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "crypto/tls.h"
 #include "node-agent/agentd/identity.h"
+#include "base/enc.h"
 
 enum { PAUSE_MIN_MS = 100, PAUSE_MAX_MS = 5000, POLL_TIMEOUT_MS = 40000, REPORT_TIMEOUT_MS = 10000, ENROL_TIMEOUT_MS = 20000 };
 

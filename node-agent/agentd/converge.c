@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/enctime.h"
+#include "base/enc.h"
 
 enum { STATE_TIMEOUT_MS = 5000 };
 

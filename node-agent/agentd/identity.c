@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "crypto/tls.h"
+#include "base/enc.h"
 
 enum { TOKEN_MAX = 256, PATH_SIZE = 4200 };
 

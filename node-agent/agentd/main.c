@@ -14,6 +14,7 @@
 #include "node-agent/agentd/observer.h"
 #include "node-agent/agentd/report.h"
 #include "node-agent/agentd/scheduler_link.h"
+#include "base/enc.h"
 
 enum { PRIVD_FD = 3, TICK_S = 2, HEARTBEAT_TICKS = 5 };
 

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "base/enc.h"
 
 enum { OBSERVER_TRIES_MAX = 2048, OBSERVER_DEADLINE_MS = 1000, OBSERVER_PORTS = 6 };
 

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/enctime.h"
+#include "base/enc.h"
 
 enum { LINK_QUEUE_MAX = 32 };
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/enctime.h"
+#include "base/enc.h"
 
 static void add_addresses (struct enc_json *list)
 {

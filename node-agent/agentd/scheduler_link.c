@@ -2,6 +2,7 @@
 
 #include "base/cleanup.h"
 #include "base/ipc_loop.h"
+#include "base/enc.h"
 
 enum { ASK_TIMEOUT_MS = 3000 };
 

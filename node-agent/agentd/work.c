@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/enc.h"
 
 enum { BYTES_MAX = ENC_ORDER_BYTES_MAX };
 
