@@ -13,13 +13,12 @@ import shutil
 import struct
 import time
 
+import product
 import slurm
 from common import REPO, LabError, call, read_text, say, write_file
 from hosts import host as host_named, plan
+from product import ACCOUNTS
 
-# Site accounts with fixed uids, the same wherever site users exist. Their roles come from policies, by name.
-ACCOUNTS = {name: 10001 + i for i, name in enumerate(["admin1", "admin2", "officer1", "steward1", "auditor1", "custodian1", "custodian2", "res1", "res2",
-                                                        "outsider1"])}
 # Units that a role starts at boot, besides what the tree itself starts.
 UNITS = {
     "head": ["mariadb", "munge", "slurmdbd", "slurmctld", "ssh"],
@@ -45,6 +44,7 @@ def prepare(lab):
     _site_files(lab)
     _identities(lab)
     _homes(lab)
+    product.transport(lab)
     (lab.dir / "common/.made").touch()
 
 
@@ -170,6 +170,8 @@ def _units(lab, host):
         if not slurm.present(lab) and unit in ("munge", "slurmd"):
             continue                              # no general cluster in this lab
         enable(lab, host.name, unit)
+    for unit in product.units(lab, host):
+        enable(lab, host.name, unit)
 
 
 def enable(lab, name, unit, target="multi-user.target"):
@@ -188,18 +190,25 @@ BEFORE = [
     ("site access", _site_access),
     ("outside", _outside),
     ("general cluster", slurm.configure),
+    ("product", product.files),
     ("units", _units),
 ]
 
 # Run once all hosts are up: (name, function (lab)).
 AFTER = [
+    ("what the build lacks", product.warn),
+    ("vault", product.vault),
+    ("trust", product.trust),
     ("accounting", lambda lab: slurm.account(lab, list(ACCOUNTS))),
+    ("controller", product.controller),
+    ("agents", product.agents),
     ("general pool idle", slurm.wait_ready),
 ]
 
 
 # What `lab status` asks before it says ready: (name, function (lab) -> bool).
 READY = [
+    ("product", product.ready),
     ("general pool", lambda lab: not slurm.present(lab) or slurm.ready(lab)),
 ]
 
