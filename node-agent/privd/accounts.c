@@ -77,7 +77,7 @@ static bool is_system_line (const char *line, size_t len, uint64_t uid_min)
 		return false;
 	memcpy (text, two + 1, n);
 	text[n] = '\0';
-	return enc_parse_u64 (text, 0, UINT32_MAX, &id, NULL) == 0 && (id < uid_min || id == 65534);
+	return enc_parse_u64 (text, 0, UINT32_MAX, &id, NULL) == 0 && !enc_uid_is_person (uid_min, id);
 }
 
 int enc_accounts_system_lines (const char *text, uint64_t uid_min, struct enc_buf *out, struct enc_error *err)

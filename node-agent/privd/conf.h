@@ -1,6 +1,7 @@
 /* Configuration of privd (/etc/enclave/privd.json, root's). Paths come from here alone, never from a message. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/fields.h"
@@ -31,3 +32,9 @@ struct enc_privd_conf {
 };
 
 extern const struct enc_field enc_privd_fields[];
+
+/* Is this a person's uid? Distributions give packages 60000 to 64999 (slurm is there), and the service manager its own up to 65535. */
+static inline bool enc_uid_is_person (uint64_t uid_min, uint64_t uid)
+{
+	return uid >= uid_min && uid != UINT32_MAX && (uid < 60000 || uid > 65535);
+}

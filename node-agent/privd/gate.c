@@ -91,6 +91,8 @@ static int door_ready (const struct enc_node_state *s, const struct enc_doc *doc
 		return enc_fail (err, ENC_ECONFLICT, "door: fence and overlay are not up");
 	if (s->roles != doc->roles || s->volumes.n != doc->volumes_n)
 		return enc_fail (err, ENC_ECONFLICT, "door: roles or volumes are not up");
+	if (s->unsure)
+		return enc_fail (err, ENC_ECONFLICT, "door: something before it failed");
 	return s->member_version ? 0 : enc_fail (err, ENC_ECONFLICT, "door: there is no member document");
 }
 

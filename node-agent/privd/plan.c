@@ -45,12 +45,12 @@ static void plan_fence (struct enc_plan *plan, const struct enc_doc *doc, const 
 		add (plan, ENC_JOB_OVERLAY_KEY, 0, false);
 }
 
-static void plan_one (struct enc_plan *plan, uint8_t verb)
+static void plan_one (struct enc_plan *plan, uint8_t verb, const struct enc_doc *doc, const struct enc_node_state *s)
 {
 	static const uint8_t jobs[ENC_VERB_MAX + 1] = { [ENC_VERB_ROLE] = ENC_JOB_ROLES, [ENC_VERB_VOLUME] = ENC_JOB_VOLUMES, [ENC_VERB_UNITS] = ENC_JOB_UNITS,
 		[ENC_VERB_OVERLAY] = ENC_JOB_OVERLAY, [ENC_VERB_CLEAN] = ENC_JOB_CLEAN, [ENC_VERB_MEASURE] = ENC_JOB_MEASURE, [ENC_VERB_PROBE] = ENC_JOB_PROBE };
 
-	add (plan, jobs[verb], 0, verb == ENC_VERB_ROLE || verb == ENC_VERB_VOLUME);
+	add (plan, jobs[verb], verb == ENC_VERB_PROBE && s->door && doc->door ? ENC_TASK_DOOR : 0, verb == ENC_VERB_ROLE || verb == ENC_VERB_VOLUME);
 }
 
 void enc_plan_order (struct enc_plan *plan, uint8_t verb, const struct enc_doc *doc, const struct enc_node_state *s)
@@ -64,7 +64,7 @@ void enc_plan_order (struct enc_plan *plan, uint8_t verb, const struct enc_doc *
 	else if (verb == ENC_VERB_FENCE)
 		plan_fence (plan, doc, s);
 	else
-		plan_one (plan, verb);
+		plan_one (plan, verb, doc, s);
 }
 
 void enc_plan_shut (struct enc_plan *plan)
@@ -331,5 +331,8 @@ int enc_plan_commit (const struct enc_plan *plan, size_t at, int task_rc, const 
 {
 	struct outcome o = { .step = &plan->step[at], .rc = task_rc, .doc = doc, .found = found, .s = s, .spool = spool };
 
+	/* Doors and clean runs have their own say; the rest has to have worked before the door opens. */
+	if (o.step->job != ENC_JOB_DOOR && o.step->job != ENC_JOB_CLEAN && o.step->job != ENC_JOB_MEASURE && o.step->job != ENC_JOB_PROBE)
+		s->unsure = task_rc < 0 ? s->unsure | 1u << o.step->job : s->unsure & ~(1u << o.step->job);
 	return outcomes[o.step->job] ? outcomes[o.step->job](&o, err) : 0;
 }

@@ -29,11 +29,11 @@
 
 #define ROW const struct enc_privd_conf *conf, const struct enc_residue *row
 
-enum { KILL_MS = 10000, ENTRIES_MAX = 200000, DEPTH_MAX = 8, NOBODY = 65534 };
+enum { KILL_MS = 10000, ENTRIES_MAX = 200000, DEPTH_MAX = 8 };
 
 static bool is_person (const struct enc_privd_conf *conf, uid_t uid)
 {
-	return uid >= conf->uid_min && uid != NOBODY && uid != (uid_t)-1;
+	return enc_uid_is_person (conf->uid_min, uid);
 }
 
 /* ---- processes ---- */

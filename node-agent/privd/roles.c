@@ -234,7 +234,7 @@ static int start_units (const char *id, uint8_t want, struct enc_error *err)
 static bool is_step (const struct enc_proc *p, const void *arg)
 {
 	(void)arg;
-	return strcmp (p->comm, "slurmstepd") == 0 || strncmp (p->comm, "slurmstepd", 10) == 0;
+	return strncmp (p->comm, "slurmstepd", 10) == 0;
 }
 
 static int stop_units (const char *id, uint8_t keep, struct enc_error *err)

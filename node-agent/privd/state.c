@@ -34,6 +34,7 @@ const struct enc_field enc_node_state_fields[] = {
 	F (probe, ENC_T_ID),
 	F (overlay_key, ENC_T_STR, .max = 44),
 	F (member_version, ENC_T_U64),
+	F (unsure, ENC_T_U32),
 	F (counter, ENC_T_U64),
 	F (controller4, ENC_T_STR, .max = 15),
 	F (controller6, ENC_T_STR, .max = 45),

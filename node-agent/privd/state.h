@@ -25,6 +25,7 @@ struct enc_node_state {
 	char *clean, *measure, *probe; /* ids last done; NULL none */
 	char *overlay_key;         /* base64; NULL none */
 	uint64_t member_version;
+	uint32_t unsure;           /* set of enum enc_job whose last task failed: the door stays shut */
 	uint64_t counter;          /* of the last event */
 	char *controller4, *controller6;
 	uint32_t controller_port;

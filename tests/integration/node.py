@@ -1,0 +1,138 @@
+"""One lab host with a real privd and a driver in the place of its agent (tools/node_driver.c): what the key service would sign, and what a
+taken-over agent could say."""
+import base64
+import json
+import os
+import pathlib
+import secrets
+import socket
+
+VERBS = {name: i + 1 for i, name in enumerate(
+    ["door", "role", "volume", "units", "fence", "overlay", "clean", "measure", "probe", "state", "members", "quarantine"])}
+GENERAL, SERVICE, AIRLOCK, ENCLAVE, QUARANTINE = range(5)
+NONE, FENCE_AIRLOCK, FENCE_ENCLAVE = range(3)
+SITE, DOWN = range(2)
+COMPUTE, SCHEDULER, LOGIN = 1, 2, 4
+DENIED, CONFLICT, INVALID, INTEGRITY, FAILED = 3, 10, 9, 7, 1
+BUILD = pathlib.Path(os.environ.get("ENCLAVE_BUILD") or pathlib.Path(__file__).resolve().parents[2] / "build/release")
+DRIVER = BUILD / "tests/integration/tools/node_driver"
+
+
+def new_id():
+    return base64.b32encode(secrets.token_bytes(17)).decode().lower()[:26]
+
+
+class Node:
+    """A host of the lab as its controller would see it."""
+
+    def __init__(self, lab, name, seed_from=None):
+        self.lab, self.name, self.address = lab, name, None
+        status = {h["name"]: h for h in lab.status()["hosts"]}
+        self.root = pathlib.Path(status[name]["root"])
+        self.address, self.address6 = status[name]["address"], status[name]["address6"]
+        self.controller = status["ctl"]
+        self.generation = 0
+        self.document = None
+        self.seed_from = seed_from
+
+    # --- the host ----------------------------------------------------------------------------------------------------
+
+    def run(self, *words, check=True, timeout=60, **more):
+        return self.lab.run(self.name, *words, check=check, timeout=timeout, **more)
+
+    def out(self, *words, **more):
+        return self.run(*words, **more).stdout
+
+    def put(self, path, text, mode=0o644):
+        target = self.root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(text if isinstance(text, bytes) else text.encode())
+        target.chmod(mode)
+
+    def start(self, **conf):
+        """Installs driver, key and configuration, and starts privd anew. Members of `conf` go into privd.json."""
+        self.run("systemctl", "stop", "enclave-privd", "enclave-overlay", check=False)
+        self.put("/usr/local/sbin/node_driver", DRIVER.read_bytes(), 0o755)
+        if self.seed_from:
+            for file in ("/etc/enclave-test/seed", "/etc/enclave/keyd.vkey"):
+                self.put(file, (self.seed_from.root / file.lstrip("/")).read_bytes())
+        else:
+            self.run("mkdir", "-p", "/etc/enclave-test", "/etc/enclave")
+            self.run("/usr/local/sbin/node_driver", "keygen", "/etc/enclave-test/seed", "/etc/enclave/keyd.vkey")
+        self.put("/etc/enclave-test/agent.json", json.dumps({"socket": "/run/enclave-test.sock", "seed": "/etc/enclave-test/seed"}))
+        self.put("/etc/enclave/privd.json", json.dumps({"agent": "/usr/local/sbin/node_driver", "agent_config": "/etc/enclave-test/agent.json", **conf}))
+        self.run("rm", "-rf", "/run/enclave-test.sock", "/var/lib/enclave-node/held", "/run/enclave-node")
+        self.run("systemctl", "start", "enclave-privd")
+        return self.state()
+
+    # --- orders ------------------------------------------------------------------------------------------------------
+
+    def ask(self, timeout=200, **request):
+        """One request to the driver; its answer."""
+        import time
+        deadline = time.monotonic() + 15
+        while True:
+            try:
+                s = socket.socket(socket.AF_UNIX)
+                s.settimeout(timeout)
+                s.connect(str(self.root / "run/enclave-test.sock"))
+                break
+            except OSError:
+                s.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        with s:
+            s.sendall(json.dumps(request).encode() + b"\n")
+            answer = b""
+            while not answer.endswith(b"\n"):
+                piece = s.recv(1 << 20)
+                if not piece:
+                    return {"lost": True}
+                answer += piece
+        return json.loads(answer)
+
+    def state(self):
+        return self.ask(verb=VERBS["state"])["evidence"]
+
+    def order(self, verb, grant=True, **more):
+        """An order under the present document; grant=True: a good one, a dict: with these members wrong, None: without."""
+        request = {"verb": VERBS[verb], "document": self.document, **more}
+        if grant is not None:
+            request["grant"] = grant if isinstance(grant, dict) else {}
+        return self.ask(**request)
+
+    def good(self, verb, **more):
+        answer = self.order(verb, **more)
+        assert answer.get("code") == 0, f"{self.name} {verb}: {answer}"
+        return answer["evidence"]
+
+    def next(self, **change):
+        """The next generation: the present document with these members changed."""
+        self.generation = max(self.generation + 1, self.state()["generation"] + 1)
+        base = self.document or {
+            "node": self.name, "controller4": self.controller["address"], "controller6": self.controller["address6"], "controller_port": 7443}
+        self.document = {**base, **change, "generation": self.generation}
+        return self.document
+
+    def airlock(self):
+        self.next(pool=AIRLOCK, units=DOWN, fence=FENCE_AIRLOCK, overlay=0, roles=0, door=0, volumes=[], peers=[], clean=1, clean_id=new_id(),
+                  challenge=secrets.token_hex(16), enclave_id="", enclave_name="", not_after=0)
+        for verb in ("units", "fence", "clean", "measure"):
+            self.good(verb, grant=None)
+
+    def home(self):
+        self.next(pool=GENERAL, units=SITE, fence=NONE, clean=0, clean_id="", challenge="", probe_id="", enclave_id="", enclave_name="", not_after=0)
+        self.good("fence")
+        self.good("units")
+
+    def leave(self):
+        """From whatever state back to the general pool."""
+        state = self.state()
+        if state["pool"] == "general":
+            return
+        self.next(pool=AIRLOCK, units=DOWN, fence=FENCE_AIRLOCK, overlay=0, roles=0, door=0, volumes=[], peers=[], clean=1, clean_id=new_id(),
+                  challenge="", probe_id="", enclave_id="", enclave_name="", not_after=0, munge_key="", slurm_cluster="")
+        for verb in ("door", "role", "volume", "overlay", "units", "fence", "clean"):
+            self.good(verb)
+        self.home()
