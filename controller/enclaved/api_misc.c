@@ -268,7 +268,7 @@ int enc_api_keys (struct enc_api *a, struct enc_error *err)
 		return rc;
 	a->answer = enc_json_object ();
 	for (int i = 0; kept[i]; i++)
-		enc_json_set (a->answer, kept[i], enc_json_copy (enc_json_get (answer, kept[i])));
+		enc_json_set (a->answer, kept[i], enc_view_member (answer, kept[i]));
 	return 0;
 }
 

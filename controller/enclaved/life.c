@@ -43,8 +43,8 @@ void enc_operation_end (struct enc_ctl *c, const char *op, int rc, struct enc_js
 		bad = enc_json_of_error (why);
 		/* A failed create or destroy also shows how far it came. */
 		if (bad && good) {
-			enc_json_set (bad, "steps", enc_json_copy (enc_json_get (good, "steps")));
-			enc_json_set (bad, "nodes", enc_json_copy (enc_json_get (good, "nodes")));
+			enc_json_set (bad, "steps", enc_view_member (good, "steps"));
+			enc_json_set (bad, "nodes", enc_view_member (good, "nodes"));
 		}
 		o.error = enc_json_write (bad, NULL, &err);
 	} else {

@@ -23,8 +23,10 @@ static void edit_observer (struct enc_doc *doc, ENC_UNUSED const struct enc_node
 	memcpy (doc->probe_id, p->id, sizeof doc->probe_id);
 	doc->peers_n = p->inside->peers_n;
 	memcpy (doc->peers, p->inside->peers, sizeof doc->peers);
-	for (size_t i = 0; i < doc->peers_n; i++)
+	for (size_t i = 0; i < doc->peers_n; i++) {
 		memset (doc->peers[i].overlay_key, 0, sizeof doc->peers[i].overlay_key);
+		doc->peers[i].overlay[0] = '\0';
+	}
 	doc->overlay_port = p->inside->overlay_port;
 	doc->login_port = p->inside->login_port;
 	doc->slurmctld_port = p->inside->slurmctld_port;

@@ -1,5 +1,6 @@
 /* authorise, reserve, drain, detach: leaving the general cluster, and coming back to it. */
 #include "controller/enclaved/steps.h"
+#include "controller/enclaved/view.h"
 
 #include "base/enc.h"
 
@@ -234,7 +235,7 @@ static int end_jobs (struct enc_run *run, const struct enc_json *jobs, const cha
 		struct enc_json *request = enc_request ("end");
 		int rc;
 
-		enc_json_set (request, "job", enc_json_copy (enc_json_get (enc_json_at (jobs, i), "id")));
+		enc_json_set (request, "job", enc_view_member (enc_json_at (jobs, i), "id"));
 		enc_json_set_str (request, "how", how);
 		rc = enc_ctl_call (run->ctl, run->ctl->schedd, request, NULL, err);
 		if (rc < 0 && rc != -ENC_ENOTFOUND)

@@ -17,6 +17,13 @@ static void set_text (struct enc_json *o, const char *key, const char *text)
 	enc_json_set_str (o, key, text && *text ? text : NULL);
 }
 
+struct enc_json *enc_view_member (const struct enc_json *of, const char *key)
+{
+	const struct enc_json *v = enc_json_get (of, key);
+
+	return v ? enc_json_copy (v) : enc_json_new_null ();
+}
+
 bool enc_agent_connected (const struct enc_observed *seen)
 {
 	return seen->last_seen && enc_now_s () - seen->last_seen <= CONNECTED_S;
@@ -31,9 +38,9 @@ struct enc_json *enc_view_observed (const struct enc_observed *seen)
 		return enc_json_new_null ();
 	o = enc_json_object ();
 	enc_json_set_i64 (o, "generation", seen->generation);
-	enc_json_set (o, "areas", enc_json_copy (enc_json_get (report, "areas")));
-	enc_json_set (o, "failed", enc_json_copy (enc_json_get (report, "failed")));
-	enc_json_set (o, "waiting", enc_json_copy (enc_json_get (report, "waiting")));
+	enc_json_set (o, "areas", enc_view_member (report, "areas"));
+	enc_json_set (o, "failed", enc_view_member (report, "failed"));
+	enc_json_set (o, "waiting", enc_view_member (report, "waiting"));
 	return o;
 }
 

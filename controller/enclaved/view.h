@@ -14,6 +14,8 @@ struct enc_json *enc_view_members (struct enc_ctl *c, const struct enc_enclave *
 struct enc_json *enc_view_node (struct enc_ctl *c, const struct enc_node *n, const struct enc_json *slurm);
 struct enc_json *enc_view_volume (const struct enc_volume *v);
 struct enc_json *enc_view_operation (const struct enc_operation *o);
+/* A copy of a member; null when it is absent. */
+struct enc_json *enc_view_member (const struct enc_json *of, const char *key);
 /* The node's last report as "observed": its areas, null before the first. */
 struct enc_json *enc_view_observed (const struct enc_observed *seen);
 /* True when the node's agent has been heard of within the last half minute. */

@@ -157,10 +157,10 @@ struct enc_json *enc_view_operation (const struct enc_operation *op)
 	enc_json_set_time (o, "finished_at", op->finished_at * ENC_NS_S);
 	enc_json_set (o, "result", parsed (op->result));
 	if (enc_json_type (failure) == ENC_JSON_OBJECT) {
-		enc_json_set (o, "error", enc_json_copy (enc_json_get (failure, "error")));
+		enc_json_set (o, "error", enc_view_member (failure, "error"));
 		for (int i = 0; more[i]; i++)
 			if (enc_json_get (failure, more[i]))
-				enc_json_set (o, more[i], enc_json_copy (enc_json_get (failure, more[i])));
+				enc_json_set (o, more[i], enc_view_member (failure, more[i]));
 	} else {
 		enc_json_set_null (o, "error");
 	}
