@@ -52,16 +52,26 @@ int enc_api_node (struct enc_api *a, struct enc_error *err)
 
 /* ---- enrol ---- */
 
-static const char *const pools[] = { "general", "service", "observer", NULL };
+/* The configuration says what a node is; an order may say it for one that is not listed. */
+static const char *const pools[] = { "", "general", "service", "observer", NULL };
 
 struct enroll {
 	int pool;
 };
 
 static const struct enc_field enroll_fields[] = {
-	ENC_FIELD (struct enroll, pool, "pool", ENC_T_ENUM, .names = pools, .dflt = "\"general\""),
+	ENC_FIELD (struct enroll, pool, "pool", ENC_T_ENUM, .names = pools, .dflt = "\"\""),
 	ENC_FIELD_END
 };
+
+static const char *declared_pool (const struct enc_conf *conf, const char *node, const struct enroll *in)
+{
+	if (in->pool)
+		return pools[in->pool];
+	if (enc_strs_has (&conf->service_nodes, node))
+		return "service";
+	return enc_strs_has (&conf->observers, node) ? "observer" : "general";
+}
 
 int enc_api_node_enroll (struct enc_api *a, struct enc_error *err)
 {
@@ -82,7 +92,8 @@ int enc_api_node_enroll (struct enc_api *a, struct enc_error *err)
 		return enc_error_object (err, enc_fail (err, ENC_EBUSY, "%s is held by an enclave", name), "%s", name);
 	record = enc_api_record (a, "node", "enroll", "intent");
 	enc_record_obj (record, "node", name);
-	if ((rc = enc_record_now (a->c, record, NULL, err)) < 0 || (rc = enc_token_new (a->c, name, pools[in.pool], token, &expires, err)) < 0)
+	if ((rc = enc_record_now (a->c, record, NULL, err)) < 0 ||
+	    (rc = enc_token_new (a->c, name, declared_pool (a->c->conf, name, &in), token, &expires, err)) < 0)
 		return rc;
 	a->answer = enc_json_object ();
 	enc_json_set_str (a->answer, "node", name);

@@ -24,6 +24,8 @@ const struct enc_field enc_conf_fields[] = {
 	C (policies, "policies", ENC_T_PATH, .dflt = "\"/etc/enclave/policy\"", .help = "folder of policies"),
 	C (policy, "policy", ENC_T_NAME, .dflt = "\"hipaa\"", .help = "the one taken when none is named"),
 	C (outsiders, "outsiders", ENC_T_STRS, .max = 8, .dflt = "[]", .help = "addresses that probes must find unreachable"),
+	C (service_nodes, "service_nodes", ENC_T_NODES, .max = 1000, .dflt = "[]", .help = "hosts that carry enclaves' services"),
+	C (observers, "observers", ENC_T_NODES, .max = 8, .dflt = "[]", .help = "hosts that look at enclaves from outside"),
 	C (token_ttl_s, "token_ttl", ENC_T_DURATION, .min = 10, .max = 86400 * 7, .dflt = "\"1h\"", .help = "how long an enrolment token is good"),
 	C (slurmctld_port, "slurmctld_port", ENC_T_U32, .min = 1024, .max = 65535, .dflt = "6917"),
 	C (slurmd_port, "slurmd_port", ENC_T_U32, .min = 1024, .max = 65535, .dflt = "6918"),

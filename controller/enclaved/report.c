@@ -66,6 +66,9 @@ static void take_addresses (const struct enc_ctl *c, const struct report *r, con
 	struct in_addr a4;
 	struct in6_addr a6;
 
+	/* A listener on :: shows IPv4 like this. */
+	if (remote && enc_starts (remote, "::ffff:"))
+		remote += strlen ("::ffff:");
 	/* The address it talks from is one that works; of the other family the first that is not the overlay's or link-local. */
 	if (remote && inet_pton (AF_INET, remote, &a4) == 1)
 		(void) snprintf (o->address4, sizeof o->address4, "%s", remote);

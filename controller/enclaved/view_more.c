@@ -132,6 +132,7 @@ struct enc_json *enc_view_node (struct enc_ctl *c, const struct enc_node *n, con
 	enc_json_set_str (o, "why", n->why);
 	enc_json_set_str (o, "next", n->next);
 	enc_json_set_str (o, "declared", n->declared);
+	enc_json_set_bool (o, "baseline", n->baseline_at > 0);
 	return o;
 }
 

@@ -93,7 +93,8 @@ def _vault(lab, host, etc):
 def _controller(lab, host, etc):
     _link_end(lab, etc, "controller", "enclave", "vault-link.conf")
     outside = [host_named(name) for name in ("ext",)]
-    _json(etc / "enclaved.json", {"address4": host.ipv4, "address6": host.ipv6, "listen": "::", "port": AGENT_PORT,
+    _json(etc / "enclaved.json", {"policy": "lab", "service_nodes": [h.name for h in lab.hosts if h.role == "service"],
+                                  "observers": [h.name for h in lab.hosts if h.role in OBSERVERS], "address4": host.ipv4, "address6": host.ipv6, "listen": "::", "port": AGENT_PORT,
                                   "outsiders": [a for h in outside for a in (h.ipv4, h.ipv6)]})
     _json(etc / "schedd.json", {})
     write_file(etc / "lendable", f"n[1-{lab.record['nodes']}]\ngeneral never below 1 schedulable nodes\n")
@@ -243,7 +244,8 @@ def _enrol(lab, host, lock):
 def agents_ready(lab):
     """Each agent is connected, and each node is where the site has it: in the general or the service pool, or held by an enclave."""
     known = nodes(lab) or {}
-    return all(known.get(h.name, {}).get("agent", {}).get("connected") for h in members(lab))
+    return all(known.get(h.name, {}).get("agent", {}).get("connected") and (h.role in OBSERVERS or known[h.name].get("baseline", True))
+               for h in members(lab))
 
 
 def ready(lab):
