@@ -1,5 +1,6 @@
 /* enclaved: API, policy, engine, store. It sees no key, is not root, and links no libslurm. */
 #include <event2/event.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include "base/daemon.h"
 #include "base/file.h"
@@ -38,6 +39,7 @@ static int own_folder (const char *file, struct enc_error *err)
 	enc_auto_free char *folder = enc_strdup (file);
 	struct enc_file_attr attr = ENC_FILE_ATTR (0700);
 	enc_auto_close int parent = -1;
+	struct stat st;
 	char *slash = folder ? strrchr (folder, '/') : NULL;
 
 	if (!slash || slash == folder)
@@ -51,6 +53,9 @@ static int own_folder (const char *file, struct enc_error *err)
 	*slash = '\0';
 	if ((parent = enc_open_dir (folder, err)) < 0)
 		return parent;
+	/* As installed it is there already, and root without any capability cannot look into it. */
+	if (fstatat (parent, slash + 1, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR (st.st_mode) && st.st_uid == attr.uid)
+		return 0;
 	return enc_mkdir_at (parent, slash + 1, &attr, err);
 }
 
