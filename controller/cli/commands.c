@@ -14,6 +14,11 @@
 static const struct enc_arg no_args[] = { END_ARGS };
 static const struct enc_arg name_args[] = { WORD ("NAME", "name", ENC_ARG_NAME), END_ARGS };
 static const struct enc_arg node_args[] = { WORD ("NODE", "node", ENC_ARG_NODE), END_ARGS };
+static const struct enc_arg enrol_args[] = {
+	WORD ("NODE", "node", ENC_ARG_NODE),
+	{ "pool", NULL, ENC_ARG_CHOICE, 0, "general|service|observer", "POOL" },
+	END_ARGS,
+};
 static const struct enc_arg create_args[] = {
 	WORD ("NAME", "name", ENC_ARG_NAME),
 	{ "nodes", NULL, ENC_ARG_NODES, ENC_ARG_REQUIRED, NULL, "N|HOSTLIST" },
@@ -206,7 +211,7 @@ const struct enc_command enc_commands[] = {
 	{ "key", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "rotation and escrow" },
 	{ "node", "list", no_args, GET, "/v1/nodes", NULL, "/nodes", node_columns, NULL, "nodes, pools and agents" },
 	{ "node", "show", node_show_args, GET, "/v1/nodes/{node}", NULL, "/nodes", node_columns, NULL, "one node" },
-	{ "node", "enroll", node_args, POST, "/v1/nodes/{node}/enroll", NULL, NULL, enrol_columns, NULL, "a one-time token for a node" },
+	{ "node", "enroll", enrol_args, POST, "/v1/nodes/{node}/enroll", NULL, NULL, enrol_columns, NULL, "a one-time token for a node" },
 	{ "node", "baseline", node_args, POST, "/v1/nodes/{node}/baseline", NULL, NULL, NULL, NULL, "take a node's measurement as its baseline" },
 	{ "node", "quarantine", node_args, POST, "/v1/nodes/{node}/quarantine", NULL, "/nodes", node_columns, NULL, "fence a node off" },
 	{ "node", "release", node_args, POST, "/v1/nodes/{node}/release", NULL, "/nodes", node_columns, NULL, "clean a quarantined node and give it back" },

@@ -1,4 +1,5 @@
 /* enclavectl: the command line. Finds the command in the table, parses its arguments by table, calls its route, shows the answer. */
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -130,6 +131,8 @@ int main (int argc, char **argv)
 	struct enc_error err = { 0 };
 	int used = 0, words = argc - 1;
 	char **word = argv + 1;
+	/* Only for what characters the terminal shows: numbers and texts are the same everywhere. */
+	(void) setlocale (LC_CTYPE, "");
 	s.tty = isatty (STDOUT_FILENO) == 1;
 	s.colour = s.tty && !getenv ("NO_COLOR");
 	if (globals_take (&s, &words, word, &err) < 0)

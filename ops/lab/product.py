@@ -11,7 +11,7 @@ import secrets
 import threading
 
 from common import REPO, LabError, call, read_text, say, write_file
-from hosts import host as host_named, wait
+from hosts import host as host_named, plan, wait
 
 # Units of a role and the program behind each.
 PROGRAMS = {"enclave-auditd": "usr/sbin/enclave-auditd", "enclave-keyd": "usr/sbin/enclave-keyd", "enclave-vault-door": "usr/sbin/enclave-auditd",
@@ -93,8 +93,9 @@ def _vault(lab, host, etc):
 def _controller(lab, host, etc):
     _link_end(lab, etc, "controller", "enclave", "vault-link.conf")
     outside = [host_named(name) for name in ("ext",)]
-    _json(etc / "enclaved.json", {"policy": "lab", "service_nodes": [h.name for h in lab.hosts if h.role == "service"],
-                                  "observers": [h.name for h in lab.hosts if h.role in OBSERVERS], "address4": host.ipv4, "address6": host.ipv6, "listen": "::", "port": AGENT_PORT,
+    everybody = [host_named(name) for name in plan(lab.record["nodes"], lab.record["services"])]
+    _json(etc / "enclaved.json", {"address4": host.ipv4, "address6": host.ipv6, "listen": "::", "port": AGENT_PORT,
+                                  "service_nodes": [h.name for h in everybody if h.role == "service"], "observers": [h.name for h in everybody if h.role in OBSERVERS],
                                   "outsiders": [a for h in outside for a in (h.ipv4, h.ipv6)]})
     _json(etc / "schedd.json", {})
     write_file(etc / "lendable", f"n[1-{lab.record['nodes']}]\ngeneral never below 1 schedulable nodes\n")
