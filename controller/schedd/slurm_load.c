@@ -178,6 +178,7 @@ static int fill_job (struct enc_sched_job *to, const slurm_job_info_t *from, str
 		return enc_fail (err, ENC_ENOMEM, "no memory");
 	to->holds = base == JOB_RUNNING || base == JOB_SUSPENDED || (from->job_state & JOB_COMPLETING);
 	to->pending = pending && !to->holds;
+	to->ending = from->job_state & JOB_COMPLETING;
 	to->start = pending ? 0 : from->start_time;
 	to->end = pending || (to->holds && from->time_limit == INFINITE) ? 0 : from->end_time;
 	to->requeueable = from->batch_flag && from->requeue;

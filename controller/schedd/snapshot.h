@@ -34,6 +34,7 @@ struct enc_sched_job {
 	char *state;          /* "running", "pending", "completing" … */
 	bool holds;           /* has nodes now, also while it ends */
 	bool pending;
+	bool ending;          /* its nodes are being cleared */
 	int64_t start, end;   /* 0: none yet, or no limit */
 	bool requeueable;
 	uint32_t status;      /* as of wait(2), once it has ended */

@@ -318,7 +318,7 @@ static int op_end (struct worker *w, const struct args *a, struct enc_json *out 
 		return rc;
 	if (!(job = enc_sched_job_find (w->now, (uint32_t) a->job)))
 		return enc_fail (err, ENC_ENOTFOUND, "Slurm has no job %llu", (unsigned long long) a->job);
-	if (!job->holds && !(w->conf->enclave && job->pending))
+	if (job->ending || (!job->holds && !(w->conf->enclave && job->pending)))
 		return 0;
 	if (!w->conf->enclave && (rc = may_end (w, job, err)) < 0)
 		return rc;
