@@ -25,7 +25,7 @@ int enc_cmd_plan (const struct enc_session *s, const struct enc_command *c ENC_U
 {
 	bool no_wait, dry;
 	enc_auto (enc_json) struct enc_json *body = body_of (args, &no_wait, &dry);
-	return enc_session_call (s, "POST", "/v1/plan", body, ret, err);
+	return enc_session_call (s, "POST", "/v1/enclaves/plan", body, ret, err);
 }
 
 int enc_cmd_create (const struct enc_session *s, const struct enc_command *c, const struct enc_json *args, struct enc_json **ret,
@@ -101,7 +101,7 @@ int enc_cmd_watch (const struct enc_session *s, const struct enc_command *c ENC_
 		rc = enc_session_get (s, &answer, err, "/v1/operations/%s/events?after=%llu", id, (unsigned long long) after);
 		for (size_t i = 0; rc == 0 && i < enc_json_len (enc_json_get (answer, "events")); i++)
 			enc_live_event (&view, enc_json_at (enc_json_get (answer, "events"), i));
-		after = enc_json_get_u64 (answer, "next", after);
+		after = enc_json_get_u64 (answer, "last", after);
 		if (rc < 0 || enc_json_get_bool (answer, "done", true))
 			break;
 	}

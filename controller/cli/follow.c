@@ -40,7 +40,7 @@ static int follow (const struct enc_session *s, const char *id, struct enc_json 
 		const struct enc_json *events = enc_json_get (answer, "events");
 		for (size_t i = 0; i < enc_json_len (events); i++)
 			enc_live_event (&live, enc_json_at (events, i));
-		after = enc_json_get_u64 (answer, "next", after);
+		after = enc_json_get_u64 (answer, "last", after);
 		if (enc_json_get_bool (answer, "done", false)) {
 			*ret_operation = ENC_TAKE (answer);
 			break;
@@ -48,6 +48,17 @@ static int follow (const struct enc_session *s, const char *id, struct enc_json 
 	}
 	enc_live_end (&live);
 	return rc;
+}
+
+/* The document of a failure: the error, and how far the steps and nodes came. */
+static struct enc_json *failure_of (const struct enc_json *operation)
+{
+	static const char *const keys[] = { "error", "steps", "nodes" };
+	struct enc_json *out = enc_json_object ();
+	for (size_t i = 0; i < ENC_ARRAY_LEN (keys); i++)
+		if (enc_json_get (operation, keys[i]))
+			enc_json_set (out, keys[i], enc_json_copy (enc_json_get (operation, keys[i])));
+	return out;
 }
 
 int enc_command_follow (const struct enc_session *s, const char *method, const char *path, const struct enc_json *body, bool wait,
@@ -68,10 +79,9 @@ int enc_command_follow (const struct enc_session *s, const char *method, const c
 	left_note = NULL;
 	if (rc < 0)
 		return rc;
-	const struct enc_json *failure = enc_json_get (operation, "failure");
-	if (failure && enc_json_type (failure) != ENC_JSON_NULL) {
-		rc = enc_json_to_error (failure, err);
-		*ret = s->json ? enc_json_copy (failure) : NULL; /* with --json the failure's own document, steps and nodes included */
+	if (enc_json_type (enc_json_get (operation, "error")) == ENC_JSON_OBJECT) {
+		*ret = s->json ? failure_of (operation) : NULL;
+		rc = enc_json_to_error (operation, err);
 		return rc < 0 ? rc : enc_fail (err, ENC_EFAILED, "the operation failed");
 	}
 	*ret = enc_json_copy (enc_json_get (operation, "result"));

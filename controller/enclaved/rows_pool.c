@@ -150,8 +150,10 @@ static int reserve_call (struct enc_run *run, const char *op, struct enc_error *
 		return rc;
 	request = enc_request (op);
 	enc_json_set_str (request, "name", e.cluster);
-	enc_json_set (request, "nodes", names_of (&nodes));
-	enc_json_set_i64 (request, "end_time", e.expires_at);
+	if (enc_streq (op, "reserve")) {
+		enc_json_set (request, "nodes", names_of (&nodes));
+		enc_json_set_time (request, "end_time", e.expires_at * ENC_NS_S);
+	}
 	return enc_ctl_call (run->ctl, run->ctl->schedd, request, NULL, err);
 }
 
