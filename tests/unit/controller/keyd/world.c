@@ -51,6 +51,7 @@ static void configure (void)
 
 	assert_int_equal (enc_fields_defaults (enc_keyd_fields, &w.conf, NULL), 0);
 	free (w.conf.state);
+	free (w.conf.log_vkey);
 	w.conf.state = enc_strdup (w.folder);
 	w.conf.log_vkey = path;
 	w.conf.argon2_mib = 8;
