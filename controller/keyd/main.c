@@ -30,6 +30,7 @@ static void keep_root (const struct enc_secret *root)
 {
 	struct enc_error err = { 0 };
 
+	enc_daemon_status ("%s", enc_vault_state_name (keyd.vault));
 	if (!root) {
 		(void) sd_notify (0, "FDSTOREREMOVE=1\nFDNAME=" ROOT_FD);
 		return;

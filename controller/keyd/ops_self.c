@@ -14,15 +14,15 @@ static void put_state (struct enc_keyd_call *c)
 	enc_json_set_str (c->answer, "state", enc_vault_state_name (c->k->vault));
 	enc_json_set_str (c->answer, "driver", DRIVER);
 	enc_json_set_u64 (c->answer, "version", 1);
+	if (enc_vault_state (c->k->vault) == ENC_VAULT_UNINITIALISED)
+		return;
+	enc_json_set_str (c->answer, "keyd_vkey", enc_vault_vkey (c->k->vault));
+	enc_json_set_str (c->answer, "ca", enc_vault_ca (c->k->vault));
 }
 
 int enc_keyd_status (struct enc_keyd_call *c, struct enc_error *err ENC_UNUSED)
 {
 	put_state (c);
-	if (enc_vault_state (c->k->vault) != ENC_VAULT_UNINITIALISED) {
-		enc_json_set_str (c->answer, "keyd_vkey", enc_vault_vkey (c->k->vault));
-		enc_json_set_str (c->answer, "ca", enc_vault_ca (c->k->vault));
-	}
 	return 0;
 }
 
@@ -56,8 +56,6 @@ static void opened (struct enc_keyd_call *c, const char *how)
 		c->k->root_changed (enc_vault_root (c->k->vault));
 	enc_log_notice ("%s", how);
 	put_state (c);
-	enc_json_set_str (c->answer, "keyd_vkey", enc_vault_vkey (c->k->vault));
-	enc_json_set_str (c->answer, "ca", enc_vault_ca (c->k->vault));
 }
 
 int enc_keyd_init (struct enc_keyd_call *c, struct enc_error *err)
