@@ -97,6 +97,11 @@ static void a_reservation_counts_from_its_start_to_its_end (void **state ENC_UNU
 	enc_auto_done (enc_sched_snapshot_done) struct enc_sched_snapshot s;
 
 	fill (&s);
+	link_lists (&s);
+	assert_null (enc_sched_node_find (&s, "n1")->reservation);
+	assert_string_equal (enc_sched_node_find (&s, "n4")->reservation, "reserved_a");
+	s.nodes[3].reservation = NULL; /* n4 after sorting */
+	s.nodes[3].held = false;
 	s.at = NOW + 50;
 	link_lists (&s);
 	assert_false (enc_sched_node_find (&s, "n4")->held);
@@ -125,6 +130,8 @@ static void away_means_silent_and_without_jobs (void **state ENC_UNUSED)
 	assert_false (enc_sched_away (enc_sched_node_find (&s, "n1")));
 	s.nodes[1].answering = false;
 	assert_false (enc_sched_away (enc_sched_node_find (&s, "n2"))); /* a silent node with jobs is not gone */
+	s.nodes[1].allocated = false;
+	assert_false (enc_sched_away (enc_sched_node_find (&s, "n2"))); /* whichever list says so */
 }
 
 static void a_reason_is_ours_only_as_a_whole_word (void **state ENC_UNUSED)
