@@ -20,7 +20,7 @@
 
 #include "base/enc.h"
 
-enum { TRIES_MAX = 1200, WAIT_MS = 1200 };
+enum { TRIES_MAX = 1200, WAIT_MS = 1200, ROWS_MAX = 300 };
 
 enum kind { KIND_TCP, KIND_UDP, KIND_PING };
 
@@ -204,10 +204,14 @@ static void run (struct tries *all, uint16_t id)
 	}
 }
 
+/* An answer has a bound: beyond so many rows only those are told that are not as expected. */
 static size_t add_row (struct enc_json *rows, const char *what, const char *peer, const char *expected, const char *seen)
 {
-	struct enc_json *row = enc_json_add_object (rows);
+	struct enc_json *row;
 
+	if (enc_json_len (rows) >= ROWS_MAX && (strcmp (expected, seen) == 0 || enc_json_len (rows) >= ROWS_MAX + 100))
+		return strcmp (expected, seen) == 0;
+	row = enc_json_add_object (rows);
 	enc_json_set_str (row, "what", what);
 	enc_json_set_str (row, "peer", peer);
 	enc_json_set_str (row, "expected", expected);

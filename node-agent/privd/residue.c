@@ -375,8 +375,11 @@ static int scratch (ROW, bool remove, size_t *ret_n, struct enc_error *err)
 			continue;
 		(*ret_n)++;
 		enc_auto_close int fd = remove ? enc_open_beneath (dir, names.v[i], O_RDONLY | O_DIRECTORY, 0, err) : -1;
-		if (fd >= 0 && enc_fscrypt_policy (fd, id, NULL) == 0)
-			rc = enc_fscrypt_remove (fd, id, err);
+		bool encrypted = fd >= 0 && enc_fscrypt_policy (fd, id, NULL) == 0;
+		enc_cleanup_close (&fd);
+		fd = -1;
+		if (encrypted)
+			rc = enc_fscrypt_remove (dir, id, err);
 		if (rc == 0 && remove)
 			rc = enc_remove_tree (dir, names.v[i], (uid_t)-1, NULL, err);
 	}

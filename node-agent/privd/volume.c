@@ -3,9 +3,9 @@
  *   scratch   <disk>/scratch-ID   key made here, never stored; over every place where a user can write
  *   project   <shared>/ID         key from keyd; home and data of the enclave
  *
- * What a stay opened is written to <run_dir>/volumes (name, id, kind, directory), so that a restarted privd can close it. In the
- * lab all hosts share one super block for <shared>, and with it the keys: a key is therefore taken away only when no mount of
- * this host needs it, and "files busy" of another host is not an error for a project volume (see close_key). */
+ * What a stay opened is written to <run_dir>/volumes (id, kind, name), so that a restarted privd can close it. Hosts that are
+ * containers of one machine share a super block, and with it its keys: there the holders of a project volume are counted by files
+ * under <shared>/.holders, and the last one takes the key away (see close_key). */
 #include "node-agent/privd/volume.h"
 
 #include <errno.h>
@@ -67,6 +67,43 @@ static int open_directory (const struct enc_privd_conf *conf, const struct enc_d
 	if ((rc = enc_mkdir_at (base, name, &attr, err)) < 0)
 		return enc_wrap (err, rc, "volume %s", v->name);
 	return enc_open_beneath (base, name, O_RDONLY | O_DIRECTORY, 0, err);
+}
+
+/* ---- holders, where hosts share one kernel ---- */
+
+static bool kernel_is_shared (void)
+{
+	return access ("/run/systemd/container", F_OK) == 0;
+}
+
+/* Note or forget that this node holds the volume; `ret_others` tells whether another one does. */
+static int hold (const struct enc_privd_conf *conf, const struct enc_doc_volume *v, bool holds, bool *ret_others, struct enc_error *err)
+{
+	struct enc_file_attr folder = { .mode = 0700, .uid = 0, .gid = 0 }, file = ENC_FILE_ATTR (0600);
+	enc_auto_done (enc_strs_done) struct enc_strs names = { 0 };
+	enc_auto_close int shared = -1, dir = -1;
+	char own[128];
+	int rc;
+
+	*ret_others = false;
+	if (!kernel_is_shared () || v->kind != ENC_VOLUME_PROJECT)
+		return 0;
+	if ((shared = enc_open_dir (conf->shared, err)) < 0)
+		return shared;
+	if ((rc = enc_mkdir_at (shared, ".holders", &folder, err)) < 0)
+		return rc;
+	if ((dir = enc_open_beneath (shared, ".holders", O_RDONLY | O_DIRECTORY, 0, err)) < 0)
+		return dir;
+	(void)snprintf (own, sizeof own, "%s.%s", v->id, conf->node);
+	if (holds)
+		return enc_file_write_at (dir, own, "", 0, &file, err);
+	if (unlinkat (dir, own, 0) < 0 && errno != ENOENT)
+		return enc_fail_sys (err, "holder of %s", v->name);
+	if ((rc = enc_dir_list (dir, 10000, &names, err)) < 0)
+		return rc;
+	for (size_t i = 0; i < names.n; i++)
+		*ret_others |= enc_starts (names.v[i], v->id);
+	return 0;
 }
 
 /* A scratch directory whose key is gone (a reboot, a crash) is worth nothing: only its ciphertext is removed. */
@@ -138,10 +175,13 @@ static int bind_place (const struct enc_privd_conf *conf, const struct enc_doc_v
 static int open_volume (const struct enc_privd_conf *conf, const struct enc_task *task, const struct enc_doc_volume *v, struct enc_error *err)
 {
 	enc_auto_close int fd = open_directory (conf, v, err);
+	bool others;
 	int rc;
 
 	if (fd < 0)
 		return fd;
+	if ((rc = hold (conf, v, true, &others, err)) < 0)
+		return rc;
 	rc = unlock (task, v, fd, err);
 	if (rc == -ENC_EDENIED && v->kind == ENC_VOLUME_SCRATCH) {
 		(void)close (ENC_TAKE_FD (fd));
@@ -154,20 +194,24 @@ static int open_volume (const struct enc_privd_conf *conf, const struct enc_task
 	return rc;
 }
 
-/* Take the key away and look: names must be ciphertext afterwards. */
-static int close_key (const struct enc_doc_volume *v, int fd, struct enc_error *err)
+/* Take the key away and look whether it is gone. Done from the file system's root: the encrypted directory itself, were it open,
+ * would count as a file in use. */
+static int close_key (const struct enc_privd_conf *conf, const struct enc_doc_volume *v, int volume, struct enc_error *err)
 {
+	enc_auto_close int opened = volume, fd = -1;
 	uint8_t id[ENC_FSCRYPT_ID];
 	enum enc_fscrypt_key status;
-	int rc = enc_fscrypt_policy (fd, id, err);
+	bool others;
+	int rc = enc_fscrypt_policy (opened, id, err);
 
 	if (rc == -ENC_ENOTFOUND)
 		return 0;
-	if (rc < 0)
+	if (rc < 0 || (rc = hold (conf, v, false, &others, err)) < 0 || others)
 		return rc;
+	if ((fd = enc_open_dir (v->kind == ENC_VOLUME_SCRATCH ? conf->disk : conf->shared, err)) < 0)
+		return fd;
+	(void)close (ENC_TAKE_FD (opened));
 	rc = enc_fscrypt_remove (fd, id, err);
-	if (rc == -ENC_EBUSY && v->kind == ENC_VOLUME_PROJECT)
-		return 0; /* of another host on the same super block; here nothing is mounted any more */
 	if (rc < 0)
 		return rc;
 	if ((rc = enc_fscrypt_status (fd, id, &status, err)) < 0)
@@ -187,9 +231,8 @@ static int close_volume (const struct enc_privd_conf *conf, const struct enc_doc
 	}
 	if ((fd = open_directory (conf, v, err)) < 0)
 		return fd;
-	if ((rc = close_key (v, fd, err)) < 0 || v->kind != ENC_VOLUME_SCRATCH)
+	if ((rc = close_key (conf, v, ENC_TAKE_FD (fd), err)) < 0 || v->kind != ENC_VOLUME_SCRATCH)
 		return rc;
-	(void)close (ENC_TAKE_FD (fd));
 	return renew_scratch (conf, v, err);
 }
 
@@ -321,6 +364,23 @@ static int task_volumes (const struct enc_privd_conf *conf, const struct enc_tas
 	return 0;
 }
 
+/* A boot begins without any volume: what an earlier one held is held no more. */
+static int volume_open (const struct enc_privd_conf *conf, struct enc_error *err)
+{
+	enc_auto_done (enc_strs_done) struct enc_strs names = { 0 };
+	enc_auto_free char *list = NULL, *suffix = enc_strf (".%s", conf->node), *path = enc_strf ("%s/.holders", conf->shared);
+	enc_auto_close int dir = path ? open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
+
+	if (opened_path (conf, &list, err) < 0 || !suffix)
+		return enc_fail (err, ENC_ENOMEM, "volume: no memory") - 1;
+	if (dir < 0 || access (list, F_OK) == 0 || enc_dir_list (dir, 10000, &names, NULL) < 0)
+		return -1;
+	for (size_t i = 0; i < names.n; i++)
+		if (enc_ends (names.v[i], suffix))
+			(void)unlinkat (dir, names.v[i], 0);
+	return -1;
+}
+
 static const int caps[] = { CAP_SYS_ADMIN, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_SYS_PTRACE, -1 };
 
 static const char *const syscalls[] = { "mount", "umount2", "mkdir", "mkdirat", "fchown", "fchownat", "fchmod", "fchmodat", "unlinkat",
@@ -331,5 +391,6 @@ const struct enc_family enc_family_volume = {
 	.caps = caps,
 	.syscalls = syscalls,
 	.secmem = 262144,
+	.open = volume_open,
 	.tasks = { [ENC_JOB_VOLUMES] = task_volumes },
 };

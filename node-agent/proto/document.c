@@ -265,9 +265,9 @@ static void put_field (const struct field *f, const uint8_t *at, struct enc_buf 
 	else if (f->type == T_U64)
 		enc_buf_put_u64 (buf, number_get (f, at));
 	else if (f->type == T_STR)
-		enc_proto_put_str (buf, (const char *)at);
+		enc_buf_put_str (buf, (const char *)at);
 	else
-		enc_proto_put_bytes (buf, at, f->size);
+		enc_buf_put_bytes (buf, at, f->size);
 }
 
 static void get_field (const struct field *f, struct enc_view *view, uint8_t *at)
@@ -281,7 +281,7 @@ static void get_field (const struct field *f, struct enc_view *view, uint8_t *at
 		uint64_t v = enc_view_u64 (view);
 		memcpy (at, &v, sizeof v);
 	} else if (f->type == T_STR) {
-		enc_proto_str (view, (char *)at, f->size);
+		enc_view_str (view, (char *)at, f->size);
 	} else {
 		enc_proto_fixed (view, at, f->size);
 	}

@@ -70,14 +70,14 @@ int enc_order_encode (const struct enc_order *order, struct enc_buf *buf, struct
 	enc_buf_put_u8 (buf, order->verb);
 	enc_buf_put_u16 (buf, 0);
 	enc_buf_put_u64 (buf, order->request);
-	enc_proto_put_bytes (buf, order->document.at, order->document.left);
-	enc_proto_put_bytes (buf, order->grant.at, order->grant.left);
+	enc_buf_put_bytes (buf, order->document.at, order->document.left);
+	enc_buf_put_bytes (buf, order->grant.at, order->grant.left);
 	enc_buf_put_u16 (buf, (uint16_t)order->sealed_n);
 	for (size_t i = 0; i < order->sealed_n; i++) {
-		enc_proto_put_str (buf, order->sealed[i].key);
-		enc_proto_put_bytes (buf, order->sealed[i].data.at, order->sealed[i].data.left);
+		enc_buf_put_str (buf, order->sealed[i].key);
+		enc_buf_put_bytes (buf, order->sealed[i].data.at, order->sealed[i].data.left);
 	}
-	enc_proto_put_bytes (buf, order->extra.at, order->extra.left);
+	enc_buf_put_bytes (buf, order->extra.at, order->extra.left);
 	return finish (buf, start, err);
 }
 
@@ -92,9 +92,9 @@ int enc_answer_encode (const struct enc_answer *answer, struct enc_buf *buf, str
 	enc_buf_put_u8 (buf, answer->verb);
 	enc_buf_put_u16 (buf, answer->code);
 	enc_buf_put_u64 (buf, answer->request);
-	enc_proto_put_str (buf, answer->text);
-	enc_proto_put_str (buf, answer->next);
-	enc_proto_put_bytes (buf, answer->evidence.at, answer->evidence.left);
+	enc_buf_put_str (buf, answer->text);
+	enc_buf_put_str (buf, answer->next);
+	enc_buf_put_bytes (buf, answer->evidence.at, answer->evidence.left);
 	return finish (buf, start, err);
 }
 
@@ -132,8 +132,8 @@ static int get_sealed (struct enc_view *view, struct enc_order *order, struct en
 	if (order->sealed_n > ENC_ORDER_SEALED_MAX)
 		return enc_fail (err, ENC_EINVAL, "order: more than %d sealed keys", ENC_ORDER_SEALED_MAX);
 	for (size_t i = 0; i < order->sealed_n; i++) {
-		enc_proto_str (view, order->sealed[i].key, sizeof order->sealed[i].key);
-		order->sealed[i].data = enc_proto_bytes (view, ENC_ORDER_SEALED_SIZE_MAX);
+		enc_view_str (view, order->sealed[i].key, sizeof order->sealed[i].key);
+		order->sealed[i].data = enc_view_bytes (view, ENC_ORDER_SEALED_SIZE_MAX);
 		if (view->bad || !enc_id_ok (order->sealed[i].key))
 			return enc_fail (err, ENC_EINVAL, "order: sealed key %zu is malformed", i);
 	}
@@ -153,11 +153,11 @@ int enc_order_decode (const void *data, size_t len, struct enc_order *ret, struc
 		return rc;
 	if (zero != 0)
 		return enc_fail (err, ENC_EINVAL, "order: reserved field is not 0");
-	order.document = enc_proto_bytes (&view, ENC_DOC_SIZE_MAX);
-	order.grant = enc_proto_bytes (&view, ENC_ORDER_BYTES_MAX);
+	order.document = enc_view_bytes (&view, ENC_DOC_SIZE_MAX);
+	order.grant = enc_view_bytes (&view, ENC_ORDER_BYTES_MAX);
 	if ((rc = get_sealed (&view, &order, err)) < 0)
 		return rc;
-	order.extra = enc_proto_bytes (&view, ENC_ORDER_BYTES_MAX);
+	order.extra = enc_view_bytes (&view, ENC_ORDER_BYTES_MAX);
 	if ((rc = enc_view_end (&view, err)) < 0)
 		return enc_wrap (err, rc, "order");
 	*ret = order;
@@ -174,9 +174,9 @@ int enc_answer_decode (const void *data, size_t len, struct enc_answer *ret, str
 		return enc_fail (err, ENC_ELIMIT, "answer: longer than %d bytes", ENC_ORDER_SIZE_MAX);
 	if ((rc = get_head (&view, &answer.verb, &answer.code, &answer.request, err)) < 0)
 		return rc;
-	enc_proto_str (&view, answer.text, sizeof answer.text);
-	enc_proto_str (&view, answer.next, sizeof answer.next);
-	answer.evidence = enc_proto_bytes (&view, ENC_ORDER_BYTES_MAX);
+	enc_view_str (&view, answer.text, sizeof answer.text);
+	enc_view_str (&view, answer.next, sizeof answer.next);
+	answer.evidence = enc_view_bytes (&view, ENC_ORDER_BYTES_MAX);
 	if ((rc = enc_view_end (&view, err)) < 0)
 		return enc_wrap (err, rc, "answer");
 	*ret = answer;
@@ -214,12 +214,12 @@ int enc_facts_encode (const struct enc_facts *facts, struct enc_buf *buf, struct
 	enc_buf_put_u8 (buf, facts->agent_alive);
 	enc_buf_put_u64 (buf, facts->generation);
 	enc_buf_put_u64 (buf, facts->not_after);
-	enc_proto_put_str (buf, facts->enclave_id);
-	enc_proto_put_str (buf, facts->enclave_name);
+	enc_buf_put_str (buf, facts->enclave_id);
+	enc_buf_put_str (buf, facts->enclave_name);
 	enc_buf_put_u64 (buf, facts->member_version);
 	enc_buf_put_u8 (buf, facts->volumes_open);
-	enc_proto_put_bytes (buf, facts->plugin_hash, sizeof facts->plugin_hash);
-	enc_proto_put_bytes (buf, facts->plugstack_hash, sizeof facts->plugstack_hash);
+	enc_buf_put_bytes (buf, facts->plugin_hash, sizeof facts->plugin_hash);
+	enc_buf_put_bytes (buf, facts->plugstack_hash, sizeof facts->plugstack_hash);
 	return enc_buf_check (buf, err);
 }
 
@@ -235,8 +235,8 @@ int enc_facts_decode (const void *data, size_t len, struct enc_facts *ret, struc
 	alive = enc_view_u8 (&view);
 	facts.generation = enc_view_u64 (&view);
 	facts.not_after = enc_view_u64 (&view);
-	enc_proto_str (&view, facts.enclave_id, sizeof facts.enclave_id);
-	enc_proto_str (&view, facts.enclave_name, sizeof facts.enclave_name);
+	enc_view_str (&view, facts.enclave_id, sizeof facts.enclave_id);
+	enc_view_str (&view, facts.enclave_name, sizeof facts.enclave_name);
 	facts.member_version = enc_view_u64 (&view);
 	facts.volumes_open = enc_view_u8 (&view);
 	enc_proto_fixed (&view, facts.plugin_hash, sizeof facts.plugin_hash);
