@@ -4,11 +4,11 @@
 #include <slurm/slurm_errno.h>
 #include <string.h>
 
-#include "src/common/slurm_xlator.h"
-#include "src/common/log.h"
-#include "src/common/xmalloc.h"
-#include "src/common/xstring.h"
-#include "src/slurmctld/slurmctld.h"
+#include <src/common/slurm_xlator.h>
+#include <src/common/log.h>
+#include <src/common/xmalloc.h>
+#include <src/common/xstring.h>
+#include <src/slurmctld/slurmctld.h>
 
 #include "plugins/client/ticket.h"
 #include "plugins/job_submit/rules.h"
@@ -55,10 +55,10 @@ static struct enc_job_text text_of (const job_desc_msg_t *job, bool change)
 	};
 }
 
-/* The value of SPANK_ENCLAVE_PROOF, NULL when the plugin did not run where the job comes from. */
+/* The proof as the plugin gave it (slurmd adds "SPANK_" to the name later), NULL when the plugin did not run where the job comes from. */
 static const char *proof_of (const job_desc_msg_t *job)
 {
-	static const char name[] = "SPANK_" ENC_PROOF_NAME "=";
+	static const char name[] = ENC_PROOF_NAME "=";
 
 	for (uint32_t i = 0; i < job->spank_job_env_size && job->spank_job_env; i++)
 		if (job->spank_job_env[i] && strncmp (job->spank_job_env[i], name, sizeof name - 1) == 0)

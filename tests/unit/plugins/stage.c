@@ -42,10 +42,20 @@ static int write_key (struct stage *s)
 	return stage_write (s->conf.vkey, text);
 }
 
-int stage_make (struct stage *s, const char *dir)
+static void fill (struct stage *s)
 {
 	uint64_t now = (uint64_t)enc_now_s ();
 
+	s->member[0] = (struct enc_member){ .user = "res1", .uid = 10008, .gid = 10008, .role = "researcher", .keys_n = 1, .keys = ssh_keys };
+	s->member[1] = (struct enc_member){ .user = "res2", .uid = 10009, .gid = 10009, .role = "researcher" };
+	s->members = (struct enc_members){ .enclave_id = STAGE_ENCLAVE_ID, .enclave_name = "cxr", .version = 5, .not_before = now - 60, .not_after = now + 3600,
+		.members_n = 2, .members = s->member, .datasets_n = 1, .datasets = datasets };
+	s->facts = (struct enc_facts){ .pool = ENC_POOL_ENCLAVE, .door = true, .agent_alive = true, .generation = 3, .not_after = now + 3600,
+		.enclave_id = STAGE_ENCLAVE_ID, .enclave_name = "cxr", .member_version = 5, .volumes_open = 2 };
+}
+
+int stage_make (struct stage *s, const char *dir)
+{
 	memset (s, 0, sizeof *s);
 	s->conf = (struct enc_client_conf){ .facts_uid = getuid (), .deadline_ms = 300, .recipes = ENC_SOURCE_DIR "/ops/recipes" };
 	(void)snprintf (s->dir, sizeof s->dir, "%s", dir);
@@ -53,13 +63,17 @@ int stage_make (struct stage *s, const char *dir)
 		(void)snprintf (s->path[i], sizeof s->path[i], "%s/%s", dir, paths[i].name);
 		*(const char **)((char *)&s->conf + paths[i].offset) = s->path[i];
 	}
-	s->member[0] = (struct enc_member){ .user = "res1", .uid = 10008, .gid = 10008, .role = "researcher", .keys_n = 1, .keys = ssh_keys };
-	s->member[1] = (struct enc_member){ .user = "res2", .uid = 10009, .gid = 10009, .role = "researcher" };
-	s->members = (struct enc_members){ .enclave_id = STAGE_ENCLAVE_ID, .enclave_name = "cxr", .version = 5, .not_before = now - 60, .not_after = now + 3600,
-		.members_n = 2, .members = s->member, .datasets_n = 1, .datasets = datasets };
-	s->facts = (struct enc_facts){ .pool = ENC_POOL_ENCLAVE, .door = true, .agent_alive = true, .generation = 3, .not_after = now + 3600,
-		.enclave_id = STAGE_ENCLAVE_ID, .enclave_name = "cxr", .member_version = 5, .volumes_open = 2 };
+	fill (s);
 	s->key = enc_sign_key_new (ENC_SIGN_ED25519, NULL, NULL);
+	return s->key && write_key (s) == 0 ? 0 : -1;
+}
+
+int stage_make_system (struct stage *s, const uint8_t seed[32])
+{
+	memset (s, 0, sizeof *s);
+	s->conf = enc_client_conf;
+	fill (s);
+	s->key = enc_sign_key_new (ENC_SIGN_ED25519, seed, NULL);
 	return s->key && write_key (s) == 0 ? 0 : -1;
 }
 

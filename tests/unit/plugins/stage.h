@@ -24,6 +24,8 @@ struct stage {
 /* Fill `s` for a folder that is there: the paths, a fresh key, an enclave "cxr" with members res1 (10008) and res2 (10009), facts
  * of a healthy node. Writes nothing but keyd's key. 0 or -1. */
 int stage_make (struct stage *s, const char *dir);
+/* The same at the places where a real node has them, with a key from this seed. */
+int stage_make_system (struct stage *s, const uint8_t seed[32]);
 /* Write the member document; sign it with `key`, NULL: the stage's. */
 int stage_members (struct stage *s, const struct enc_sign_key *key);
 /* Write plugin and plugstack, and put their hashes into the facts. */
