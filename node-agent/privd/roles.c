@@ -134,18 +134,6 @@ static int give_state (struct enc_error *err)
 	return chown (ENC_STATE_DIR, uid, gid) < 0 ? enc_fail_sys (err, ENC_STATE_DIR) : 0;
 }
 
-static int give_run (struct enc_error *err)
-{
-	uid_t uid;
-	gid_t gid;
-	int rc = enc_uid_of_user ("slurm", &uid, &gid, err);
-
-	/* slurmctld writes its pid file there. */
-	if (rc == 0 && (chown (SLURM_DIR, uid, gid) < 0))
-		rc = enc_fail_sys (err, SLURM_DIR);
-	return rc;
-}
-
 /* Commands of members find the enclave's scheduler where any Slurm command looks. */
 static int cover_site_slurm (struct enc_error *err)
 {
@@ -172,8 +160,6 @@ static int make_files (const struct enc_privd_conf *conf, const struct enc_task 
 		rc = write_about (task->doc, want, err);
 	if (rc == 0)
 		rc = write_munge_key (task, err);
-	if (rc == 0)
-		rc = give_run (err);
 	if (rc == 0 && (want & ENC_ROLE_SCHEDULER))
 		rc = give_state (err);
 	return rc == 0 ? cover_site_slurm (err) : rc;

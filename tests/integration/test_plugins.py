@@ -59,7 +59,7 @@ class Enclave:
     def prepare(self, host):
         self.root(host, "systemctl stop enclave-privd slurmd munge 2>/dev/null || true; systemctl mask --runtime enclave-privd >/dev/null 2>&1 || true;"
                   "mkdir -p /run/enclave/slurm /run/enclave/munge /etc/enclave /var/lib/extrausers /enclave/home /enclave/scratch /var/spool/slurmctld /var/spool/slurmd /etc/slurm;"
-                  "chown munge: /run/enclave/munge; chown slurm: /var/spool/slurmctld /run/enclave/slurm; chmod 1777 /enclave/scratch")
+                  "chown munge: /run/enclave/munge; chown slurm: /var/spool/slurmctld; chown root: /run/enclave/slurm; chmod 1777 /enclave/scratch")
         self.lab.run(host, "bash", "-ec", "rm -f /usr/local/sbin/enclave-test-node; base64 -d > /usr/local/sbin/enclave-test-node; chmod 755 /usr/local/sbin/enclave-test-node",
                      stdin=__import__("base64").b64encode(TOOL.read_bytes()).decode())
         for name in ("slurm", "cgroup", "plugstack"):
@@ -80,6 +80,7 @@ class Enclave:
         self.root("s1", f"systemctl start enclave-slurmctld@{ID}")
         for host in ("n1", "n2"):
             self.root(host, f"systemctl start enclave-slurmd@{ID}")
+        self.root("s1", "for i in $(seq 100); do scontrol ping | grep -q UP && break; sleep 0.1; done; for n in n1 n2; do scontrol update nodename=$n state=resume 2>/dev/null || true; done")
         wait_until(lambda: self.states() == {"n1": "idle", "n2": "idle"}, 40, "both nodes idle")
 
     def states(self):
