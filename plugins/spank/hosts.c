@@ -12,18 +12,22 @@
 
 #include "base/enc.h"
 
-int enc_hosts_first (const char *list, char *ret, size_t size, struct enc_error *err)
+int enc_hosts_nth (const char *list, unsigned n, char *ret, size_t size, struct enc_error *err)
 {
 	hostlist_t hosts = slurm_hostlist_create (list);
-	enc_auto_free char *first = NULL;
+	enc_auto_free char *host = NULL;
 
 	if (!hosts)
 		return enc_fail (err, ENC_EINVAL, "the list of the job's nodes cannot be read");
-	first = slurm_hostlist_shift (hosts);
+	for (unsigned i = 0; i <= n; i++) {
+		free (host);
+		if (!(host = slurm_hostlist_shift (hosts)))
+			break;
+	}
 	slurm_hostlist_destroy (hosts);
-	if (!first || !enc_node_name_ok (first))
-		return enc_fail (err, ENC_EINVAL, "the list of the job's nodes is empty");
-	return enc_str_copy (ret, size, first, err);
+	if (!host || !enc_node_name_ok (host))
+		return enc_fail (err, ENC_EINVAL, "the list of the job's nodes is too short");
+	return enc_str_copy (ret, size, host, err);
 }
 
 /* The value of "key" in one line of slurm.conf: up to the next blank. */

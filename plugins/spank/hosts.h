@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 
-/* First host of a Slurm node list ("n[2-4],n9" gives n2). */
-ENC_MUST_USE int enc_hosts_first (const char *list, char *ret, size_t size, struct enc_error *err);
+/* Host number `n` (from 0) of a Slurm node list ("n[2-4],n9": 3 gives n9). */
+ENC_MUST_USE int enc_hosts_nth (const char *list, unsigned n, char *ret, size_t size, struct enc_error *err);
 /* NodeAddr of `node` in the text of slurm.conf; ENC_ENOTFOUND. */
 ENC_MUST_USE int enc_hosts_address (const char *conf_text, const char *node, char *ret, size_t size, struct enc_error *err);
 /* Name of the interface of this host that has this IPv4 address; ENC_ENOTFOUND. */

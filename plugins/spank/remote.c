@@ -80,13 +80,14 @@ static int read_places (spank_t sp, struct enc_env_in *in, struct enc_error *err
 		return enc_wrap (err, rc, "the enclave's nodes");
 	if (!(text = enc_buf_take_str (&file)))
 		return enc_fail (err, ENC_ENOMEM, "no memory");
-	if ((rc = enc_hosts_first (list, first, sizeof first, err)) < 0)
+	if ((rc = enc_hosts_nth (list, 0, first, sizeof first, err)) < 0)
 		return rc;
 	if ((rc = enc_hosts_address (text, first, in->master, sizeof in->master, err)) < 0)
 		return rc;
 	if (in->nodes > 1 && strncmp (in->master, "127.", 4) == 0)
 		return enc_fail (err, ENC_EFAILED, "node %s has a loopback address; the other nodes would wait for ever", first);
-	if (enc_hosts_address (text, variable (sp, "SLURMD_NODENAME", own, sizeof own), address, sizeof address, NULL) == 0)
+	/* Without an interface the libraries choose one; that is no reason to stop. */
+	if (enc_hosts_nth (list, in->node_rank, own, sizeof own, NULL) == 0 && enc_hosts_address (text, own, address, sizeof address, NULL) == 0)
 		ENC_IGNORE (enc_hosts_interface (address, in->interface, sizeof in->interface, NULL));
 	return 0;
 }
