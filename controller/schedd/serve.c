@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/enc.h"
 
-enum { PAGES_MAX = 64 };
+enum { PAGES_MAX = 64, RETRY_MS = 200 };
 
 struct enc_sched_serve {
 	struct event_base *base;
@@ -44,9 +44,11 @@ static void pages_done (struct enc_json **pages, size_t *n)
 
 static void ask (struct enc_sched_serve *s, uint64_t from);
 
+/* In trouble sooner than usual: a slurmctld that has just started is waited for. */
 static void again (struct enc_sched_serve *s)
 {
-	struct timeval tv = { .tv_sec = (time_t) (s->conf.refresh_ms / 1000), .tv_usec = (suseconds_t) (s->conf.refresh_ms % 1000 * 1000) };
+	uint64_t ms = s->trouble.code && s->conf.refresh_ms > RETRY_MS ? RETRY_MS : s->conf.refresh_ms;
+	struct timeval tv = { .tv_sec = (time_t) (ms / 1000), .tv_usec = (suseconds_t) (ms % 1000 * 1000) };
 
 	(void) evtimer_add (s->refresh, &tv);
 }

@@ -12,7 +12,9 @@
 #include <slurm/slurm_errno.h>
 
 #include "base/enctime.h"
+#include "base/file.h"
 #include "base/peer.h"
+#include "controller/schedd/reach.h"
 #include "base/enc.h"
 
 /* Exported by libslurm, declared in its private headers only. */
@@ -27,8 +29,24 @@ struct enc_slurm {
 	struct enc_sched_snapshot snapshot;
 	uint64_t serial;
 	bool built;
+	struct enc_reach reach;
+	bool reached;      /* slurmctld answered the last time */
 	int64_t next_edge; /* when a reservation begins or ends; 0: none */
 };
+
+#define DEFAULT_CONF "/etc/slurm/slurm.conf"
+enum { CONF_MAX = 16 * 1024 * 1024, REACH_MS = 1000 };
+
+/* Without knowing where slurmctld is we leave the waiting to libslurm. */
+static void find_controller (struct enc_slurm *slurm, const char *conf)
+{
+	enc_auto_done (enc_buf_done) struct enc_buf buf = ENC_BUF_INIT (CONF_MAX + 1);
+	enc_auto_free char *text = NULL;
+
+	if (enc_file_read (conf, CONF_MAX, &buf, NULL) < 0 || !(text = enc_buf_take_str (&buf)))
+		return;
+	(void) !enc_reach_parse (text, &slurm->reach, NULL);
+}
 
 struct enc_slurm *enc_slurm_open (const char *conf, struct enc_error *err)
 {
@@ -47,6 +65,7 @@ struct enc_slurm *enc_slurm_open (const char *conf, struct enc_error *err)
 	/* Serials of two workers must not be taken for each other. */
 	slurm->serial = (uint64_t) enc_now () / 1000;
 	slurm_init (conf);
+	find_controller (slurm, conf ? conf : DEFAULT_CONF);
 	return slurm;
 }
 
@@ -59,6 +78,7 @@ void enc_slurm_free (struct enc_slurm *slurm)
 	slurm_free_job_info_msg (slurm->jobs);
 	slurm_free_partition_info_msg (slurm->parts);
 	slurm_free_reservation_info_msg (slurm->resvs);
+	enc_reach_done (&slurm->reach);
 	free (slurm);
 }
 
@@ -244,9 +264,10 @@ static int build (struct enc_slurm *slurm, struct enc_error *err)
 	return 0;
 }
 
-int enc_slurm_load (struct enc_slurm *slurm, const struct enc_sched_snapshot **ret, uint64_t *ret_serial, struct enc_error *err)
+/* Fetch what has changed. Positive: something has. */
+static int fetch (struct enc_slurm *slurm, struct enc_error *err)
 {
-	int nodes, jobs, parts, resvs, rc;
+	int nodes, jobs, parts, resvs;
 
 	if ((nodes = LOAD (slurm, nodes, slurm_free_node_info_msg, "nodes", load_nodes)) < 0)
 		return nodes;
@@ -256,7 +277,20 @@ int enc_slurm_load (struct enc_slurm *slurm, const struct enc_sched_snapshot **r
 		return parts;
 	if ((resvs = LOAD (slurm, resvs, slurm_free_reservation_info_msg, "reservations", slurm_load_reservations)) < 0)
 		return resvs;
-	if (nodes + jobs + parts + resvs > 0 || !slurm->built || (slurm->next_edge && enc_now_s () >= slurm->next_edge)) {
+	return nodes + jobs + parts + resvs;
+}
+
+int enc_slurm_load (struct enc_slurm *slurm, const struct enc_sched_snapshot **ret, uint64_t *ret_serial, struct enc_error *err)
+{
+	int changed, rc;
+
+	if (!slurm->reached && !enc_reach_any (&slurm->reach, REACH_MS))
+		return enc_error_next (err, enc_fail (err, ENC_EUNAVAIL, "slurmctld does not answer"), "systemctl status slurmctld on the scheduler's host");
+	changed = fetch (slurm, err);
+	slurm->reached = changed >= 0;
+	if (changed < 0)
+		return changed;
+	if (changed > 0 || !slurm->built || (slurm->next_edge && enc_now_s () >= slurm->next_edge)) {
 		if ((rc = build (slurm, err)) < 0)
 			return rc;
 	}
