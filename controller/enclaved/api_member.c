@@ -109,6 +109,7 @@ static int may_add (struct enc_api *a, const struct enc_enclave *e, const char *
 			       .is_owner = enc_streq (e->owner, a->actor->user), .training_until = enc_training_until (a->c, user) };
 	struct enc_decision d;
 
+	f.is_member = enc_db_int (a->c->db, 0, "SELECT count(*) FROM members WHERE enclave_id=? AND user=?", "ss", e->id, a->actor->user) > 0;
 	enc_facts_agreement (a->c, e->agreement, &f);
 	enc_policy_decide (&a->c->policies, enc_policies_find (&a->c->policies, e->policy), &f, &d);
 	return enc_decision_error (&d, err);

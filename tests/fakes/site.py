@@ -212,5 +212,23 @@ class Site:
         assert not self.keys.leases
         assert not [e for a in self.agents.values() for e in a.errors]
 
+    def mend(self):
+        """Take back whatever a test that failed has left."""
+        self.keys.sealed, self.keys.differs = False, {}
+        for server in (self.log.server, self.keys.server, self.schedd.server):
+            if server.down:
+                server.open()
+        for a in self.agents.values():
+            a.fail = {}
+        for n in self.schedd.nodes.values():
+            n["jobs"] = []
+        if self.process.poll() is not None:
+            self.start()
+        for e in self.get("/v1/enclaves")["enclaves"]:
+            self.destroy(e["name"])
+        for name, pool in self.pools().items():
+            if pool == "quarantine":
+                self.call(ADMIN, "POST", "/v1/nodes/%s/release" % name, {})
+
     def spool_empty(self):
         return {c["id"]: c["state"] for c in self.get("/v1/doctor")["checks"]}["spool"] == "ok"
