@@ -100,7 +100,7 @@ class Story:
         show(ctl("admin1", "node", "list"))
         self.job = run("login", "res2", "sbatch", "--parsable", "--nodes=1", "--output=/dev/null", "--wrap", "sleep 3600").strip()
         end = time.monotonic() + 20
-        while run("login", "res2", "squeue", "-h", "-j", self.job, "-o", "%T").strip() != "RUNNING":
+        while not any(node["slurm_state"] in ("mixed", "allocated") for node in asked("admin1", "node", "list")["nodes"]):
             check(time.monotonic() < end, f"general job {self.job} does not start")
             time.sleep(0.2)
         note(f"general job {self.job} of res2 runs on {run('login', 'res2', 'squeue', '-h', '-j', self.job, '-o', '%N').strip()}, and shall go on running")
@@ -157,12 +157,11 @@ class Story:
             planted = event.get("files", planted) if kind == "planted" else planted
             if kind == "step":
                 losses.append(event["loss"])
-                if len(losses) % 5 == 1:
-                    note(f"step {event['step']:4}  loss {event['loss']:.3f}  {event.get('sps', 0):.0f} studies/s")
+                note(f"step {event['step']:4}  loss {event['loss']:.3f}  {event.get('sps', 0):.0f} studies/s")
             elif kind == "done":
                 match = event["exact_match"]
                 note(f"step {event['step']:4}  exact match of held-out reports {match:.0%}, after {event['seconds']:.1f} s")
-            else:
+            elif kind != "epoch":
                 note(line.rstrip()[:160])
         check(process.wait(timeout=300) == 0, f"the session of res1 ended with {process.returncode}: {said[-8:]}")
         check(planted > 0, "the canary is not in the data")
