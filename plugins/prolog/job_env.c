@@ -1,7 +1,6 @@
 #include "plugins/prolog/job_env.h"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include <syslog.h>
 
 #include "base/str.h"
 
@@ -35,4 +34,6 @@ int enc_job_env_take (struct enc_job_env *ret, struct enc_error *err)
 void enc_job_env_say (const char *who, const struct enc_error *err)
 {
 	(void)fprintf (stderr, "%s: %s\n", who, err->text);
+	openlog (who, LOG_PID, LOG_DAEMON);
+	syslog (LOG_ERR, "%s", err->text);
 }

@@ -11,7 +11,7 @@ struct enc_job_env {
 };
 
 ENC_MUST_USE int enc_job_env_take (struct enc_job_env *ret, struct enc_error *err);
-/* Into slurmd's log. */
+/* Into the system's log; slurmd keeps nothing of what its prolog says. */
 void enc_job_env_say (const char *who, const struct enc_error *err);
 
 #endif

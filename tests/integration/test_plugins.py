@@ -259,3 +259,51 @@ def test_a_queued_job_cannot_be_changed_into_what_is_refused(enclave, change):
     after = enclave.root("s1", f"scontrol -o show job {job}").stdout
     assert after == before
     assert enclave.lab.run("s2", "scontrol", "update", f"JobId={job}", "TimeLimit=5", user="res1", check=False).returncode == 0
+
+
+SECRET = "00112233445566778899aabbccddeeff00112233"
+
+
+@pytest.fixture
+def door(enclave):
+    """The enclave's sshd on s2 as its unit runs it, and res1 with key and second factor on n1."""
+    enclave.root("n1", "rm -rf /tmp/door; mkdir -m 700 /tmp/door; ssh-keygen -q -t ed25519 -N '' -f /tmp/door/key; printf '#!/bin/sh\\noathtool --totp $LAB_SECRET\\n' > /tmp/door/ask; chmod 700 /tmp/door/ask")
+    key = enclave.root("n1", "cat /tmp/door/key.pub").stdout
+    for user in USERS:
+        enclave.put("s2", f"/run/enclave/login/keys/{user}", key)
+    enclave.put("s2", "/run/enclave/login/sshd_config", (REPO / "ops/site/enclave-sshd_config.in").read_text().replace("@LOGIN_PORT@", "2222"))
+    enclave.put("s2", "/etc/enclave/users.oath", "".join(f"HOTP/T30/6 {u} - {SECRET}\n" for u in USERS))
+    enclave.put("s2", "/var/lib/extrausers/shadow", "".join(f"{u}:*:19700:0:99999:7:::\n" for u in USERS))
+    enclave.root("s2", f"chmod 600 /etc/enclave/users.oath; systemctl restart enclave-sshd@{ID}; for i in $(seq 100); do ss -ltn | grep -q :2222 && exit 0; sleep 0.05; done; exit 1")
+
+    def knock(user, *command, secret=SECRET, fresh=True):
+        if fresh:                                     # a code is good once: forget that it was used
+            enclave.put("s2", "/etc/enclave/users.oath", "".join(f"HOTP/T30/6 {u} - {SECRET}\n" for u in USERS))
+        return enclave.lab.run("n1", "env", "SSH_ASKPASS=/tmp/door/ask", "SSH_ASKPASS_REQUIRE=force", f"LAB_SECRET={secret}", "ssh", "-i", "/tmp/door/key", "-p", "2222", "-l", user,
+                               "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "NumberOfPasswordPrompts=1",
+                               enclave.address["s2"], *(command or ["id", "-un"]), check=False, timeout=30)
+    yield knock
+    enclave.root("s2", f"systemctl stop enclave-sshd@{ID}")
+
+
+def test_the_door_wants_key_second_factor_and_membership(enclave, door):
+    assert door("res1").stdout.strip() == "res1"
+    assert door("res1", secret="ff" + SECRET[2:]).returncode == 255
+    assert door("outsider1").returncode == 255
+    assert door("res1", fresh=True).returncode == 0
+    assert door("res1", fresh=False).returncode == 255, "a code was taken twice"
+
+
+def test_invariant_04_the_door_is_shut_by_one_fact(enclave, door):
+    enclave.facts("s2", "door=0")
+    assert door("res1").returncode == 255
+    enclave.no_facts("s2")
+    assert door("res1").returncode == 255
+    enclave.facts("s2")
+    assert door("res1").returncode == 0
+
+
+def test_invariant_11_an_outsider_with_key_and_factor_sees_what_an_unknown_user_sees(enclave, door):
+    outsider, unknown = door("outsider1"), door("no-such-user")
+    assert outsider.returncode == unknown.returncode == 255
+    assert outsider.stderr.replace("outsider1", "USER") == unknown.stderr.replace("no-such-user", "USER")
