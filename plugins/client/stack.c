@@ -83,7 +83,7 @@ int enc_client_stack (const struct enc_client_conf *conf, const struct enc_facts
 		return rc;
 	if ((rc = read_plugstack (conf, &stack, err)) < 0 || (rc = same_hash (&stack, facts->plugstack_hash, "the plugstack", err)) < 0)
 		return rc;
-	if (memchr (stack.data, 0, stack.len) || !(text = enc_buf_take_str (&stack)))
+	if ((stack.len > 0 && memchr (stack.data, 0, stack.len)) || !(text = enc_buf_take_str (&stack)))
 		return enc_fail (err, ENC_EINTEGRITY, "the plugstack cannot be read");
 	return enc_client_stack_text (text, conf->plugin, err);
 }
