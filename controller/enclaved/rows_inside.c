@@ -129,14 +129,15 @@ struct storage {
 	uint32_t gid;
 };
 
-/* Where users can write: compute and login nodes. The scheduler node needs no data. */
-static void edit_volumes (struct enc_doc *doc, ENC_UNUSED const struct enc_node *node, void *arg)
+/* Scratch on every node; data where users are. The scheduler node writes job scripts to its scratch and never sees the data's key. */
+static void edit_volumes (struct enc_doc *doc, const struct enc_node *node, void *arg)
 {
 	const struct storage *s = arg;
 
 	doc->volumes_n = 0;
 	for (size_t i = 0; i < s->volumes->n && doc->volumes_n < ENC_DOC_VOLUMES_MAX; i++)
-		fill_volume (&doc->volumes[doc->volumes_n++], &s->volumes->v[i], s->gid);
+		if (node->role != ENC_ROLE_SCHEDULER || s->volumes->v[i].kind == ENC_VOLUME_SCRATCH)
+			fill_volume (&doc->volumes[doc->volumes_n++], &s->volumes->v[i], s->gid);
 }
 
 static void edit_no_volumes (struct enc_doc *doc, ENC_UNUSED const struct enc_node *node, ENC_UNUSED void *arg)
@@ -161,7 +162,7 @@ int enc_row_storage_do (void *ctx, struct enc_error *err)
 	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_volumes_of (run->ctl->db, e.id, &volumes, err)) < 0)
 		return rc;
 	s.gid = (uint32_t) enc_db_int (run->ctl->db, 0, "SELECT gid FROM members WHERE enclave_id=? AND user=?", "ss", e.id, e.owner);
-	if ((rc = enc_run_change (run, ENC_ROLE_COMPUTE | ENC_ROLE_LOGIN, &change, err)) < 0)
+	if ((rc = enc_run_change (run, ENC_ROLES_ALL, &change, err)) < 0)
 		return rc;
 	return volumes_state (run, "open", err);
 }
@@ -169,7 +170,7 @@ int enc_row_storage_do (void *ctx, struct enc_error *err)
 int enc_row_storage_undo (void *ctx, struct enc_error *err)
 {
 	static const struct enc_change change = { .edit = edit_no_volumes, .grant = ENC_GRANT_IF_CAN, .what = "close volumes" };
-	int rc = enc_run_change (ctx, ENC_ROLE_COMPUTE | ENC_ROLE_LOGIN, &change, err);
+	int rc = enc_run_change (ctx, ENC_ROLES_ALL, &change, err);
 
 	return rc < 0 ? rc : volumes_state (ctx, "locked", err);
 }

@@ -27,6 +27,9 @@ static void edit_airlock (struct enc_doc *doc, ENC_UNUSED const struct enc_node 
 	doc->roles = 0;
 	doc->door = 0;
 	doc->volumes_n = 0;
+	/* What an earlier stay was asked is answered; the node has forgotten it. */
+	doc->clean = ENC_CLEAN_NONE;
+	doc->clean_id[0] = doc->challenge[0] = doc->probe_id[0] = 0;
 	copy (doc->enclave_id, sizeof doc->enclave_id, s->e->id);
 	copy (doc->enclave_name, sizeof doc->enclave_name, s->e->name);
 	doc->not_after = (uint64_t) s->e->expires_at;

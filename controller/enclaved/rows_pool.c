@@ -4,7 +4,7 @@
 
 #include "base/enc.h"
 
-enum { POLL_MS = 300 };
+enum { POLL_MS = 300, SNAPSHOT_MS = 5000, SNAPSHOT_POLL_MS = 50 };
 
 static struct enc_json *names_of (const struct enc_nodes *nodes)
 {
@@ -184,24 +184,32 @@ static const struct enc_json *slurm_node (const struct enc_json *answer, const c
 	return NULL;
 }
 
+static int reserve_held (struct enc_run *run, const struct enc_nodes *nodes, const char *cluster, struct enc_error *err)
+{
+	enc_auto (enc_json) struct enc_json *answer = NULL;
+	int rc = enc_ctl_call (run->ctl, run->ctl->schedd, enc_request ("nodes"), &answer, err);
+
+	for (size_t i = 0; rc == 0 && i < nodes->n; i++)
+		if (!enc_streq (enc_json_get_str (slurm_node (answer, nodes->v[i].name), "held", ""), cluster))
+			rc = enc_fail (err, ENC_EFAILED, "%s is not held by the reservation", nodes->v[i].name);
+	return rc;
+}
+
+/* The scheduler's state comes from a snapshot, which may be of just before the reservation. */
 int enc_row_reserve_check (void *ctx, struct enc_error *err)
 {
 	struct enc_run *run = ctx;
 	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
 	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
-	enc_auto (enc_json) struct enc_json *answer = NULL;
+	int64_t until = enc_deadline_ms (SNAPSHOT_MS);
 	int rc;
 
-	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 ||
-	    (rc = enc_ctl_call (run->ctl, run->ctl->schedd, enc_request ("nodes"), &answer, err)) < 0)
+	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0)
 		return rc;
-	for (size_t i = 0; i < nodes.n; i++) {
-		const char *has = enc_json_get_str (slurm_node (answer, nodes.v[i].name), "reservation", "");
-
-		if (!enc_streq (has, e.cluster))
-			return enc_fail (err, ENC_EFAILED, "%s is not held by the reservation", nodes.v[i].name);
-	}
-	return 0;
+	while ((rc = reserve_held (run, &nodes, e.cluster, err)) == -ENC_EFAILED && !enc_passed (until))
+		if ((rc = enc_fiber_sleep (run->ctl->fibers, SNAPSHOT_POLL_MS, err)) < 0)
+			return rc;
+	return rc;
 }
 
 /* ---- drain ---- */
@@ -324,11 +332,35 @@ static void edit_attach (struct enc_doc *doc, ENC_UNUSED const struct enc_node *
 	doc->units = ENC_UNITS_SITE;
 }
 
+static int is_away (struct enc_run *run, const char *node, bool mark, bool *ret, struct enc_error *err)
+{
+	enc_auto (enc_json) struct enc_json *answer = NULL;
+	struct enc_json *request = enc_request ("away");
+	int rc;
+
+	enc_json_set_str (request, "node", node);
+	if (mark)
+		enc_json_set_bool (request, "mark", true);
+	if ((rc = enc_ctl_call (run->ctl, run->ctl->schedd, request, &answer, err)) < 0)
+		return rc;
+	if (ret)
+		*ret = enc_json_get_bool (answer, "away", false);
+	return 0;
+}
+
 int enc_row_detach_do (void *ctx, struct enc_error *err)
 {
 	static const struct enc_change change = { .edit = edit_detach, .what = "stop the site's services" };
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	int rc = enc_run_change (run, ENC_ROLE_COMPUTE, &change, err);
 
-	return enc_run_change (ctx, ENC_ROLE_COMPUTE, &change, err);
+	if (rc < 0 || (rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0)
+		return rc;
+	/* Said to the scheduler, or it would wait for its own timeout before it believes that they are gone. */
+	for (size_t i = 0; rc == 0 && i < nodes.n; i++)
+		rc = is_away (run, nodes.v[i].name, true, NULL, err);
+	return rc;
 }
 
 int enc_row_detach_undo (void *ctx, struct enc_error *err)
@@ -347,18 +379,6 @@ int enc_row_detach_undo (void *ctx, struct enc_error *err)
 	return enc_run_change (run, ENC_ROLE_COMPUTE, &change, err);
 }
 
-static int is_away (struct enc_run *run, const char *node, bool *ret, struct enc_error *err)
-{
-	enc_auto (enc_json) struct enc_json *answer = NULL;
-	struct enc_json *request = enc_request ("away");
-	int rc;
-
-	enc_json_set_str (request, "node", node);
-	if ((rc = enc_ctl_call (run->ctl, run->ctl->schedd, request, &answer, err)) < 0)
-		return rc;
-	*ret = enc_json_get_bool (answer, "away", false);
-	return 0;
-}
 
 int enc_row_detach_check (void *ctx, struct enc_error *err)
 {
@@ -372,7 +392,7 @@ int enc_row_detach_check (void *ctx, struct enc_error *err)
 	for (size_t i = 0; i < nodes.n;) {
 		bool away = false;
 
-		if ((rc = is_away (run, nodes.v[i].name, &away, err)) < 0)
+		if ((rc = is_away (run, nodes.v[i].name, false, &away, err)) < 0)
 			return rc;
 		if (away)
 			i++;

@@ -194,14 +194,23 @@ static void on_health (struct enc_ipc_req *req, const struct enc_json *body ENC_
 	enc_ipc_reply (req, out);
 }
 
+struct relayed {
+	struct enc_sched_serve *s;
+	struct enc_ipc_req *req;
+};
+
+/* Whoever acted looks at the effect next: the snapshot is taken anew at once, not at the end of its pause. */
 static void on_relayed (int rc, struct enc_json *answer, const struct enc_error *err, void *arg)
 {
-	struct enc_ipc_req *req = arg;
+	enc_auto_free struct relayed *r = arg;
 
-	if (rc < 0)
-		enc_ipc_reply_error (req, err);
-	else
-		enc_ipc_reply (req, enc_json_ref (answer));
+	if (rc < 0) {
+		enc_ipc_reply_error (r->req, err);
+		return;
+	}
+	if (evtimer_pending (r->s->refresh, NULL))
+		(void) evtimer_add (r->s->refresh, &(struct timeval){ 0 });
+	enc_ipc_reply (r->req, enc_json_ref (answer));
 }
 
 /* Acts are logged by op and object here; the audit record is enclaved's. */
@@ -209,10 +218,19 @@ static void relay (struct enc_ipc_req *req, const struct enc_json *body, struct 
 {
 	struct enc_sched_serve *s = arg;
 	struct enc_error err = { 0 };
+	enc_auto_free struct relayed *r = malloc (sizeof *r);
 
-	enc_log_debug ("%s by uid %u", enc_ipc_req_op (req), (unsigned) enc_ipc_req_peer (req)->uid);
-	if (enc_sched_link_call (s->link, enc_json_ref (body), (int64_t) s->conf.call_timeout_ms, on_relayed, req, &err) < 0)
+	if (!r) {
+		(void) enc_fail (&err, ENC_ENOMEM, "no memory for a request");
 		enc_ipc_reply_error (req, &err);
+		return;
+	}
+	*r = (struct relayed){ s, req };
+	enc_log_debug ("%s by uid %u", enc_ipc_req_op (req), (unsigned) enc_ipc_req_peer (req)->uid);
+	if (enc_sched_link_call (s->link, enc_json_ref (body), (int64_t) s->conf.call_timeout_ms, on_relayed, r, &err) < 0)
+		enc_ipc_reply_error (req, &err);
+	else
+		r = NULL;
 }
 
 static const struct enc_ipc_op general_ops[] = {

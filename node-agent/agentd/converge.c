@@ -8,7 +8,7 @@
 #include "base/enctime.h"
 #include "base/enc.h"
 
-enum { STATE_TIMEOUT_MS = 5000 };
+enum { STATE_TIMEOUT_MS = 5000, ROUNDS_MAX = 3 };
 
 struct view_of_node {
 	const struct enc_doc *doc;
@@ -134,19 +134,20 @@ static const struct step {
 	uint8_t verb;
 	int64_t timeout_ms;
 	due_fn *due;
+	bool always; /* due whenever the document has it, reached or not */
 } steps[] = {
 	{ "door", ENC_VERB_DOOR, 15000, door_shuts },
 	{ "roles", ENC_VERB_ROLE, 45000, roles_fall },
 	{ "volumes", ENC_VERB_VOLUME, 30000, volumes_fall },
 	{ "overlay", ENC_VERB_OVERLAY, 15000, overlay_falls },
 	{ "units", ENC_VERB_UNITS, 45000, units_down },
-	{ "fence", ENC_VERB_FENCE, 15000, fence_shut },
+	{ "fence", ENC_VERB_FENCE, 15000, fence_shut, true },
 	{ "clean", ENC_VERB_CLEAN, 180000, clean_due },
 	{ "measure", ENC_VERB_MEASURE, 60000, measure_due },
-	{ "overlay", ENC_VERB_OVERLAY, 15000, overlay_rises },
-	{ "members", ENC_VERB_MEMBERS, 5000, members_given },
+	{ "overlay", ENC_VERB_OVERLAY, 15000, overlay_rises, true },
+	{ "members", ENC_VERB_MEMBERS, 5000, members_given, true },
 	{ "volumes", ENC_VERB_VOLUME, 60000, volumes_rise },
-	{ "roles", ENC_VERB_ROLE, 60000, roles_rise },
+	{ "roles", ENC_VERB_ROLE, 60000, roles_rise, true },
 	{ "door", ENC_VERB_DOOR, 15000, door_opens },
 	{ "probe", ENC_VERB_PROBE, 60000, probe_due },
 	{ "fence", ENC_VERB_FENCE, 15000, fence_falls },
@@ -160,7 +161,8 @@ struct enc_converge {
 	struct enc_json *state, *evidence;
 	struct enc_work *work, *next; /* being converged, waiting */
 	size_t at;                    /* next row of `steps` */
-	bool ending;                  /* the STATE under way is the last of this run */
+	bool ending;                  /* the STATE under way is the last of this round */
+	unsigned rounds;              /* a step may make an earlier one due again: the state is read anew, and the table walked again */
 	bool refreshing;
 	uint64_t generation;
 	char digest[65];
@@ -265,6 +267,16 @@ static bool state_take (struct enc_converge *c, const struct enc_answer *answer)
 	return differs;
 }
 
+/* The fence is put up in each round anyway, and members are given once; they are no reason for another. */
+static bool still_due (const struct enc_converge *c)
+{
+	struct view_of_node v = { &c->work->doc, c->work, c->state, enc_json_get (c->state, "areas") };
+	for (size_t i = 0; i < ENC_ARRAY_LEN (steps); i++)
+		if (!steps[i].always && steps[i].due (&v))
+			return true;
+	return false;
+}
+
 static void run_state (int rc, const struct enc_answer *answer, const struct enc_error *err, void *arg)
 {
 	struct enc_converge *c = arg;
@@ -273,10 +285,15 @@ static void run_state (int rc, const struct enc_answer *answer, const struct enc
 		return;
 	}
 	(void) state_take (c, answer);
-	if (c->ending)
-		run_end (c, NULL);
-	else
+	if (!c->ending) {
 		run_next (c);
+	} else if (!c->failed.code && ++c->rounds < ROUNDS_MAX && still_due (c)) {
+		c->ending = false;
+		c->at = 0;
+		run_next (c);
+	} else {
+		run_end (c, NULL);
+	}
 }
 
 static void run_ask (struct enc_converge *c)
@@ -296,6 +313,7 @@ void enc_converge_start (struct enc_converge *c, struct enc_work *work)
 	}
 	c->work = work;
 	c->at = 0;
+	c->rounds = 0;
 	c->ending = false;
 	enc_error_clear (&c->failed);
 	run_ask (c);

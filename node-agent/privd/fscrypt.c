@@ -7,7 +7,10 @@
 
 #include "crypto/secmem.h"
 
+#include "base/enctime.h"
 #include "base/enc.h"
+
+enum { BUSY_MS = 3000, BUSY_PAUSE_MS = 20 };
 
 int enc_fscrypt_add (int fd, const uint8_t *key, size_t len, uint8_t ret_id[ENC_FSCRYPT_ID], struct enc_error *err)
 {
@@ -29,16 +32,24 @@ int enc_fscrypt_add (int fd, const uint8_t *key, size_t len, uint8_t ret_id[ENC_
 	return 0;
 }
 
+/* Files stay busy for a moment after their last mount and descriptor went (a killed process, a deferred unmount): asked again until then. */
 int enc_fscrypt_remove (int fd, const uint8_t id[ENC_FSCRYPT_ID], struct enc_error *err)
 {
 	struct fscrypt_remove_key_arg arg = { .key_spec.type = FSCRYPT_KEY_SPEC_TYPE_IDENTIFIER };
+	const struct timespec pause = { .tv_nsec = BUSY_PAUSE_MS * ENC_NS_MS };
+	int64_t deadline = enc_deadline_ms (BUSY_MS);
 
 	memcpy (arg.key_spec.u.identifier, id, ENC_FSCRYPT_ID);
-	if (ioctl (fd, FS_IOC_REMOVE_ENCRYPTION_KEY_ALL_USERS, &arg) < 0)
-		return errno == ENOKEY ? 0 : enc_fail_sys (err, "take a key from the file system");
-	if (arg.removal_status_flags & FSCRYPT_KEY_REMOVAL_STATUS_FLAG_FILES_BUSY)
-		return enc_fail (err, ENC_EBUSY, "files of a locked volume are still open");
-	return 0;
+	for (;;) {
+		arg.removal_status_flags = 0;
+		if (ioctl (fd, FS_IOC_REMOVE_ENCRYPTION_KEY_ALL_USERS, &arg) < 0)
+			return errno == ENOKEY ? 0 : enc_fail_sys (err, "take a key from the file system");
+		if (!(arg.removal_status_flags & FSCRYPT_KEY_REMOVAL_STATUS_FLAG_FILES_BUSY))
+			return 0;
+		if (enc_passed (deadline))
+			return enc_fail (err, ENC_EBUSY, "files of a locked volume are still open");
+		(void) nanosleep (&pause, NULL);
+	}
 }
 
 int enc_fscrypt_status (int fd, const uint8_t id[ENC_FSCRYPT_ID], enum enc_fscrypt_key *ret, struct enc_error *err)

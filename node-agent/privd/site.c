@@ -168,19 +168,46 @@ static int mount_again (const char *target, struct enc_error *err)
 	return enc_cmd_run (cmd, NULL, err);
 }
 
+/* A start that a condition skips counts as done with the service manager, but not here. */
+static int start_again (const char *unit, struct enc_error *err)
+{
+	char state[32];
+	int rc = enc_bus_unit (ENC_UNIT_START, unit, START_MS, err);
+
+	if (rc < 0 || (rc = enc_bus_unit_state (unit, state, sizeof state, err)) < 0)
+		return rc;
+	if (strcmp (state, "active") != 0)
+		return enc_error_next (err, enc_fail (err, ENC_EFAILED, "%s is %s after its start", unit, state), "systemctl status %s", unit);
+	return 0;
+}
+
+/* The markers go before the starts: the site's units refuse to start while one is there. A node that reboots in between comes up in its
+ * pool, where its grant says it belongs. */
+static int unhold (const struct enc_privd_conf *conf, struct enc_error *err)
+{
+	enc_auto_free char *held = enc_strf ("%s/held", conf->state_dir);
+	char marker[256];
+	int rc = held ? marker_path (conf, marker, sizeof marker, err) : enc_fail (err, ENC_ENOMEM, "units: no memory");
+
+	if (rc < 0)
+		return rc;
+	if ((unlink (marker) < 0 && errno != ENOENT) || (unlink (held) < 0 && errno != ENOENT))
+		return enc_fail_sys (err, "forget that this node is held");
+	return 0;
+}
+
 static int up (const struct enc_privd_conf *conf, const struct enc_site *site, struct enc_error *err)
 {
-	char marker[256];
-	int rc = marker_path (conf, marker, sizeof marker, err);
+	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < site->unmount.n; i++)
 		rc = mount_again (site->unmount.v[i], err);
 	for (size_t i = 0; rc == 0 && i < site->hide.n; i++)
 		rc = enc_mount_drop (site->hide.v[i], err);
-	if (rc == 0 && unlink (marker) < 0 && errno != ENOENT)
-		rc = enc_fail_sys (err, "%s", marker);
+	if (rc == 0)
+		rc = unhold (conf, err);
 	for (size_t i = site->units.n; rc == 0 && i-- > 0;)
-		rc = enc_bus_unit (ENC_UNIT_START, site->units.v[i], START_MS, err);
+		rc = start_again (site->units.v[i], err);
 	return rc;
 }
 

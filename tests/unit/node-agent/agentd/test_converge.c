@@ -22,7 +22,7 @@ struct fake {
 	char seen[512];        /* verbs in order, STATE left out */
 	uint8_t fail_verb;
 	bool hang, lie;
-	char areas[512];
+	char areas[512], reached[512]; /* before the first order, and after one */
 	struct enc_privd_link *link;
 	struct enc_converge *converge;
 	unsigned changed;
@@ -32,7 +32,8 @@ struct fake {
 static void answer_send (struct fake *f, const struct enc_order *order)
 {
 	enc_auto_done (enc_buf_done) struct enc_buf b = ENC_BUF_INIT (65536);
-	enc_auto_free char *state = enc_strf ("{\"pool\":\"general\",\"boot\":\"00\",\"areas\":%s,\"events\":[]}", f->areas);
+	enc_auto_free char *state = enc_strf ("{\"pool\":\"general\",\"boot\":\"00\",\"areas\":%s,\"events\":[]}",
+						   f->seen[0] && f->reached[0] ? f->reached : f->areas);
 	struct enc_answer a = { .verb = order->verb, .request = f->lie ? order->request + 1 : order->request };
 	if (order->verb == ENC_VERB_STATE)
 		a.evidence = enc_view_of (state, strlen (state));
@@ -107,6 +108,14 @@ static int teardown (void **state)
 	return 0;
 }
 
+/* What the node says once `doc` has been obeyed. */
+static void reach (struct fake *f, const struct enc_doc *d)
+{
+	(void) snprintf (f->reached, sizeof f->reached,
+			 "{\"door\":\"shut\",\"roles\":[],\"volumes\":[],\"units\":\"%s\",\"fence\":\"%s\",\"overlay\":\"down\",\"clean\":\"%s\"}",
+			 d->units == ENC_UNITS_DOWN ? "down" : "site", enc_fence_mode_name (d->fence), d->clean_id);
+}
+
 static struct enc_doc doc_of (uint64_t generation)
 {
 	struct enc_doc d = { .generation = generation, .pool = ENC_POOL_AIRLOCK, .units = ENC_UNITS_DOWN, .fence = ENC_FENCE_AIRLOCK, .controller_port = 7443 };
@@ -135,6 +144,7 @@ static void converge (struct fake *f, const struct enc_doc *d)
 	struct enc_work *w = enc_work_parse (j, "n1", &err);
 	if (!w)
 		fail_msg ("%s", err.text);
+	reach (f, d);
 	enc_converge_start (f->converge, w);
 	event_base_dispatch (f->base);
 }
