@@ -49,6 +49,7 @@ struct enc_runner {
 	struct run *now, *queue;
 	struct event *tick, *defer;
 	bool check_after;           /* the filter changed while the fence family was busy */
+	bool step_waits;            /* the present run's next task waits for a check of the fence to end */
 };
 
 static void begin (struct enc_runner *r);
@@ -142,6 +143,11 @@ static void step (struct enc_runner *r)
 		return;
 	}
 	s = &run->plan.step[run->plan.at];
+	/* Runs come one by one, so only a look at the fence can be in the way; it is over in a moment. */
+	if (enc_hands_busy (r->p->hands, s->job)) {
+		r->step_waits = true;
+		return;
+	}
 	(void)snprintf (point, sizeof point, "privd.job%u", s->job);
 	task.job = s->job;
 	task.flags = s->flags;
@@ -440,9 +446,8 @@ void enc_runner_tighten (struct enc_runner *r, uint8_t pool, const char *reason)
 
 /* ---- the fence is watched ---- */
 
-static void checked (int rc, const struct enc_error *err, struct enc_view evidence, void *arg)
+static void check_judge (struct enc_runner *r, int rc, const struct enc_error *err, struct enc_view evidence)
 {
-	struct enc_runner *r = arg;
 	enc_auto (enc_json) struct enc_json *found = evidence.left ? enc_json_parse ((const char *)evidence.at, evidence.left, ENC_TASK_SIZE_MAX, NULL) : NULL;
 	struct enc_json *obj, *data;
 
@@ -458,6 +463,17 @@ static void checked (int rc, const struct enc_error *err, struct enc_view eviden
 	enc_json_set_u64 (data, "count", 1);
 	enc_spool_add (&r->p->spool, "node", "tamper", rc < 0 ? "failed" : "ok", obj, data);
 	enc_log_warn ("the fence was changed from outside and %s", rc < 0 ? "could not be put back" : "put back");
+}
+
+static void checked (int rc, const struct enc_error *err, struct enc_view evidence, void *arg)
+{
+	struct enc_runner *r = arg;
+
+	check_judge (r, rc, err, evidence);
+	if (r->step_waits) {
+		r->step_waits = false;
+		step (r);
+	}
 }
 
 void enc_runner_check_fence (struct enc_runner *r)
