@@ -132,7 +132,8 @@ class Story:
                 ("res1 without a second factor", 255, lab("ssh", "res1", ENCLAVE, "--factor", "none", "--", "true", expect=None)),
                 ("general login node: sshd of the enclave's node", 1, run("login", "outsider1", "nc", "-z", "-w", "1", self.nodes[0], "22", expect=None)),
                 ("general login node: slurmd of the enclave's node", 1, run("login", "outsider1", "nc", "-z", "-w", "1", self.nodes[0], "6918", expect=None)),
-                ("general login node: ping of the enclave's node", 1, run("login", None, "ping", "-c", "1", "-W", "1", self.nodes[0], expect=None)),
+                *((f"general login node: ping of the enclave's node, IPv{v}", 1, run("login", None, "ping", f"-{v}", "-q", "-c", "1", "-W", "1", self.nodes[0], expect=None))
+                  for v in (4, 6)),
                 ("general login node: the login node's other ports", 1, run("login", "outsider1", "nc", "-z", "-w", "1", login["address"], "6917", expect=None))]
         for what, wanted, (code, said) in rows:
             line = said.strip().splitlines()[0][:90] if said.strip() else ""
@@ -179,10 +180,12 @@ class Story:
             document = asked("auditor1", "node", "certificate", node)
             left = sum(item["left"] for item in document["items"])
             note(f"{node}: {len(document['items'])} residues looked for, {sum(item['found'] for item in document['items'])} found, {left} left; record {document['record']}")
-            check(left == 0 and document["to"] == "general", f"the certificate of {node} says {document}")
+            check(left == 0 and document["attest"]["equal"], f"the certificate of {node} says {document}")
+        pools = {node["name"]: node["pool"] for node in asked("admin1", "node", "list")["nodes"]}
+        check(all(pools[node] == "general" for node in self.nodes), f"nodes are in {pools}")
 
     def general_again(self):
-        said = run("login", "outsider1", "srun", "--immediate=20", f"--nodelist={','.join(self.nodes)}", "-N2", "hostname")
+        said = run("login", "outsider1", "srun", "--quiet", "--immediate=20", f"--nodelist={','.join(self.nodes)}", "-N2", "hostname")
         note(f"general job on the returned nodes: {' '.join(sorted(said.split()))}")
         check(sorted(said.split()) == sorted(self.nodes), f"srun said {said}")
         state = run("login", "res2", "squeue", "-h", "-j", self.job, "-o", "%T %M").strip()
