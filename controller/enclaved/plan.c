@@ -66,7 +66,7 @@ static const char *objection (struct enc_ctl *c, const struct enc_node *n, const
 		return "has no agent connected";
 	if (!slurm)
 		return "is not known to the general scheduler";
-	if (!state_usable (enc_json_get_str (slurm, "state", "")))
+	if (!enc_json_get_bool (slurm, "schedulable", state_usable (enc_json_get_str (slurm, "state", ""))))
 		return "is not up in the general scheduler";
 	if (*enc_json_get_str (slurm, "reservation", ""))
 		return "is reserved";

@@ -4,7 +4,7 @@ from .ipc import Refuse, Server
 
 class Scheduler:
     def __init__(self, path, names):
-        self.nodes = {n: {"name": n, "state": "idle", "reservation": "", "jobs": []} for n in names}
+        self.nodes = {n: {"name": n, "state": "idle", "reservation": "", "held": None, "jobs": []} for n in names}
         self.up = dict.fromkeys(names, True)   # its slurmd runs: set by the fake agents
         self.ended = []
         self.server = Server(path, {"nodes": self.op_nodes, "reserve": self.op_reserve, "release": self.op_release, "drain": self.op_drain,
@@ -21,17 +21,19 @@ class Scheduler:
 
     def op_reserve(self, request):
         for name in request["nodes"]:
-            self._node(name)["reservation"] = request["name"]
+            self._node(name).update(reservation="reserved_" + request["name"], held=request["name"])
 
     def op_release(self, request):
         for n in self.nodes.values():
-            if n["reservation"] == request["name"]:
-                n["reservation"] = ""
+            if n["held"] == request["name"]:
+                n.update(reservation="", held=None)
 
     def op_drain(self, request):
         self._node(request["node"])["state"] = "drained"
 
     def op_resume(self, request):
+        if request.get("reason") not in (None, "", "reserved"):
+            raise Refuse("usage", "not a reason of ours")
         if not self.up[request["node"]]:
             raise Refuse("failed", "%s is down" % request["node"])
         self._node(request["node"])["state"] = "idle"
