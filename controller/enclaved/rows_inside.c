@@ -54,7 +54,9 @@ int enc_row_keys_do (void *ctx, struct enc_error *err)
 		if ((rc = enc_volume_put (run->ctl->db, &volumes.v[i], err)) < 0)
 			return rc;
 	}
-	return key_order (run, &e, &(struct key_act){ "key.create", "key", "create", e.munge_key, "munge", MUNGE_KEY_BYTES }, err);
+	if ((rc = key_order (run, &e, &(struct key_act){ "key.create", "key", "create", e.munge_key, "munge", MUNGE_KEY_BYTES }, err)) < 0)
+		return rc;
+	return enc_db_exec (run->ctl->db, err, "UPDATE enclaves SET munge_made=1 WHERE id=?", "s", e.id);
 }
 
 static bool to_erase (const struct enc_enclave *e, const char *volume)
@@ -104,8 +106,9 @@ int enc_row_keys_check (void *ctx, struct enc_error *err)
 {
 	struct enc_run *run = ctx;
 
-	if (enc_db_int (run->ctl->db, 1, "SELECT count(*) FROM volumes WHERE enclave_id=? AND kind=2 AND key_made=0", "s", run->enclave_id))
-		return enc_fail (err, ENC_EFAILED, "a volume has no key yet");
+	if (enc_db_int (run->ctl->db, 1, "SELECT count(*) FROM volumes WHERE enclave_id=? AND kind=2 AND key_made=0", "s", run->enclave_id) ||
+	    enc_db_int (run->ctl->db, 0, "SELECT munge_made FROM enclaves WHERE id=?", "s", run->enclave_id) != 1)
+		return enc_fail (err, ENC_EFAILED, "not all keys are made");
 	return 0;
 }
 
@@ -252,7 +255,7 @@ int enc_row_join_check (void *ctx, struct enc_error *err)
 	int rc;
 
 	if ((rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &compute, err)) < 0 ||
-	    (rc = enc_run_nodes (run, ENC_ROLE_SCHEDULER, &scheduler, err)) < 0 || (rc = enc_nodes_hold (run, &compute, err)) < 0)
+	    (rc = enc_run_nodes (run, ENC_ROLE_SCHEDULER, &scheduler, err)) < 0 || (rc = enc_row_joined (run, err)) < 0)
 		return rc;
 	for (;;) {
 		if ((rc = all_idle (run, &compute, &scheduler, &idle, err)) < 0)

@@ -386,7 +386,7 @@ int enc_row_detach_check (void *ctx, struct enc_error *err)
 	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
 	int rc;
 
-	if ((rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 || (rc = enc_nodes_hold (run, &nodes, err)) < 0)
+	if ((rc = enc_row_detached (run, err)) < 0 || (rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0)
 		return rc;
 	/* The scheduler notices a silent node in its own time. */
 	for (size_t i = 0; i < nodes.n;) {

@@ -7,12 +7,12 @@ const char *const enc_store_migrations[] = {
 	" agreement TEXT, policy TEXT, policy_version TEXT, entry TEXT, on_busy TEXT, service TEXT, purpose TEXT, created_at INTEGER,"
 	" opened_at INTEGER, closed_at INTEGER, expires_at INTEGER, slot INTEGER, deadline_s INTEGER, members_version INTEGER,"
 	" cluster TEXT, munge_key TEXT, members_doc TEXT, wait_for TEXT, wait_next TEXT, wait_until INTEGER, error TEXT, erase TEXT,"
-	" record_first INTEGER, record_last INTEGER, evidence_at INTEGER, probes INTEGER, as_expected INTEGER);"
+	" record_first INTEGER, record_last INTEGER, evidence_at INTEGER, probes INTEGER, as_expected INTEGER, munge_made INTEGER DEFAULT 0);"
 	"CREATE UNIQUE INDEX enclaves_name ON enclaves (name) WHERE state != 'closed';"
 	"CREATE UNIQUE INDEX enclaves_slot ON enclaves (slot) WHERE state != 'closed';"
 	"CREATE TABLE nodes (name TEXT PRIMARY KEY, declared TEXT NOT NULL, pool INTEGER NOT NULL, enclave_id TEXT, role INTEGER,"
 	" overlay TEXT, identity TEXT, fingerprint TEXT, why TEXT, next TEXT, enrolled_at INTEGER, held_since INTEGER,"
-	" baseline_at INTEGER, taken_over_at INTEGER DEFAULT 0);"
+	" baseline_at INTEGER, attested TEXT, taken_over_at INTEGER DEFAULT 0);"
 	"CREATE INDEX nodes_enclave ON nodes (enclave_id);"
 	"CREATE TABLE documents (node TEXT PRIMARY KEY, generation INTEGER NOT NULL, digest TEXT, doc TEXT, grant_ TEXT, sealed TEXT,"
 	" members TEXT, challenge TEXT);"
@@ -50,14 +50,14 @@ const struct enc_col enc_enclave_cols[] = {
 	E (cluster, ENC_COL_TEXT), E (munge_key, ENC_COL_TEXT), E (members_doc, ENC_COL_HEAP), E (wait_for, ENC_COL_HEAP),
 	E (wait_next, ENC_COL_HEAP), E (wait_until, ENC_COL_I64), E (error, ENC_COL_HEAP), E (erase, ENC_COL_HEAP),
 	E (record_first, ENC_COL_I64), E (record_last, ENC_COL_I64), E (evidence_at, ENC_COL_I64), E (probes, ENC_COL_I64),
-	E (as_expected, ENC_COL_I64), ENC_COL_END_
+	E (as_expected, ENC_COL_I64), E (munge_made, ENC_COL_U8), ENC_COL_END_
 };
 
 #define N(member, type) ENC_COL (struct enc_node, member, type)
 const struct enc_col enc_node_cols[] = {
 	N (name, ENC_COL_TEXT), N (declared, ENC_COL_TEXT), N (pool, ENC_COL_U8), N (enclave_id, ENC_COL_TEXT), N (role, ENC_COL_U8),
 	N (overlay, ENC_COL_TEXT), N (identity, ENC_COL_TEXT), N (fingerprint, ENC_COL_TEXT), N (why, ENC_COL_HEAP),
-	N (next, ENC_COL_HEAP), N (enrolled_at, ENC_COL_I64), N (held_since, ENC_COL_I64), N (baseline_at, ENC_COL_I64), N (taken_over_at, ENC_COL_I64), ENC_COL_END_
+	N (next, ENC_COL_HEAP), N (enrolled_at, ENC_COL_I64), N (held_since, ENC_COL_I64), N (baseline_at, ENC_COL_I64), N (attested, ENC_COL_TEXT), N (taken_over_at, ENC_COL_I64), ENC_COL_END_
 };
 
 #define D(member, type) ENC_COL (struct enc_document, member, type)

@@ -27,8 +27,16 @@ ENC_ROW (clean_do);
 ENC_ROW (clean_undo);
 ENC_ROW (services_do);
 ENC_ROW (services_undo);
-ENC_ROW (nodes_check); /* compute nodes are what they were ordered to be */
-ENC_ROW (all_check);   /* all of the enclave's nodes are */
+/* steps.c: what each row leaves behind */
+ENC_ROW (detached);
+ENC_ROW (isolate_check);
+ENC_ROW (clean_check);
+ENC_ROW (services_check);
+ENC_ROW (storage_check);
+ENC_ROW (scheduler_check);
+ENC_ROW (joined);
+ENC_ROW (login_check);
+ENC_ROW (open_check);
 /* rows_inside.c: keys, storage, scheduler, login */
 ENC_ROW (keys_do);
 ENC_ROW (keys_undo);

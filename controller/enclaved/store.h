@@ -33,6 +33,7 @@ struct enc_enclave {
 	char *erase;                       /* "all", or names with commas: project volumes to destroy at the end */
 	int64_t record_first, record_last; /* log indexes, -1 none */
 	int64_t evidence_at, probes, as_expected;
+	uint8_t munge_made;                /* keyd has made the munge key */
 };
 
 struct enc_node {
@@ -45,6 +46,7 @@ struct enc_node {
 	char *why, *next;
 	int64_t enrolled_at, held_since;
 	int64_t baseline_at;               /* when keyd took its baseline; 0: not to be lent yet */
+	char attested[33];                 /* the challenge whose answer keyd last found equal */
 	int64_t taken_over_at;             /* when a second connection last took over from the first */
 };
 
