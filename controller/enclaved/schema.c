@@ -7,12 +7,12 @@ const char *const enc_store_migrations[] = {
 	" agreement TEXT, policy TEXT, policy_version TEXT, entry TEXT, on_busy TEXT, service TEXT, purpose TEXT, created_at INTEGER,"
 	" opened_at INTEGER, closed_at INTEGER, expires_at INTEGER, slot INTEGER, deadline_s INTEGER, members_version INTEGER,"
 	" cluster TEXT, munge_key TEXT, members_doc TEXT, wait_for TEXT, wait_next TEXT, wait_until INTEGER, error TEXT, erase TEXT,"
-	" record_first INTEGER, record_last INTEGER, evidence_at INTEGER, probes INTEGER, as_expected INTEGER, munge_made INTEGER DEFAULT 0);"
+	" record_first INTEGER, record_last INTEGER, evidence_at INTEGER, probes INTEGER, as_expected INTEGER);"
 	"CREATE UNIQUE INDEX enclaves_name ON enclaves (name) WHERE state != 'closed';"
 	"CREATE UNIQUE INDEX enclaves_slot ON enclaves (slot) WHERE state != 'closed';"
 	"CREATE TABLE nodes (name TEXT PRIMARY KEY, declared TEXT NOT NULL, pool INTEGER NOT NULL, enclave_id TEXT, role INTEGER,"
 	" overlay TEXT, identity TEXT, fingerprint TEXT, why TEXT, next TEXT, enrolled_at INTEGER, held_since INTEGER,"
-	" baseline_at INTEGER, attested TEXT, taken_over_at INTEGER DEFAULT 0);"
+	" baseline_at INTEGER, taken_over_at INTEGER DEFAULT 0);"
 	"CREATE INDEX nodes_enclave ON nodes (enclave_id);"
 	"CREATE TABLE documents (node TEXT PRIMARY KEY, generation INTEGER NOT NULL, digest TEXT, doc TEXT, grant_ TEXT, sealed TEXT,"
 	" members TEXT, challenge TEXT);"
@@ -37,6 +37,8 @@ const char *const enc_store_migrations[] = {
 	" at INTEGER, PRIMARY KEY (node, enclave_id));"
 	"CREATE TABLE training (user TEXT PRIMARY KEY, until INTEGER NOT NULL);"
 	"CREATE TABLE spool (id INTEGER PRIMARY KEY, record TEXT NOT NULL);",
+	"ALTER TABLE nodes ADD COLUMN attested TEXT;"
+	"ALTER TABLE enclaves ADD COLUMN munge_made INTEGER DEFAULT 0;",
 	NULL,
 };
 
