@@ -56,7 +56,11 @@ int enc_row_keys_do (void *ctx, struct enc_error *err)
 	}
 	if ((rc = key_order (run, &e, &(struct key_act){ "key.create", "key", "create", e.munge_key, "munge", MUNGE_KEY_BYTES }, err)) < 0)
 		return rc;
-	return enc_db_exec (run->ctl->db, err, "UPDATE enclaves SET munge_made=1 WHERE id=?", "s", e.id);
+	if ((rc = enc_db_exec (run->ctl->db, err, "UPDATE enclaves SET munge_made=1 WHERE id=?", "s", e.id)) < 0)
+		return rc;
+	/* Signed here, the member document travels with the orders of the rows that follow, and needs none of its own. Who is added
+	 * meanwhile comes with the next version, once the enclave is open. */
+	return enc_members_sign (run, err);
 }
 
 static bool to_erase (const struct enc_enclave *e, const char *volume)
@@ -107,7 +111,7 @@ int enc_row_keys_check (void *ctx, struct enc_error *err)
 	struct enc_run *run = ctx;
 
 	if (enc_db_int (run->ctl->db, 1, "SELECT count(*) FROM volumes WHERE enclave_id=? AND kind=2 AND key_made=0", "s", run->enclave_id) ||
-	    enc_db_int (run->ctl->db, 0, "SELECT munge_made FROM enclaves WHERE id=?", "s", run->enclave_id) != 1)
+	    enc_db_int (run->ctl->db, 0, "SELECT munge_made AND members_doc IS NOT NULL FROM enclaves WHERE id=?", "s", run->enclave_id) != 1)
 		return enc_fail (err, ENC_EFAILED, "not all keys are made");
 	return 0;
 }
@@ -283,10 +287,6 @@ int enc_members_push (struct enc_run *run, struct enc_error *err)
 
 int enc_row_login_do (void *ctx, struct enc_error *err)
 {
-	int rc;
-
-	if ((rc = enc_members_sign (ctx, err)) < 0 || (rc = enc_members_push (ctx, err)) < 0)
-		return rc;
 	return enc_run_change (ctx, ENC_ROLE_LOGIN, &role_up, err);
 }
 

@@ -3,14 +3,17 @@
 What is proven here is the controller's half; the lab's tests prove the same with everything real."""
 import json
 import pathlib
+import re
 import socket
 import ssl
 import sys
 import time
 
 import pytest
+import yaml
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+REPO = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPO / "tests"))
 from fakes.site import ADMIN, AUDITOR, MEMBER, OFFICER, OUTSIDER, OWNER, STEWARD, Site  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -405,7 +408,7 @@ def test_an_area_that_fails_on_the_way_up_ends_in_a_clean_pool(site, area, way):
     site.is_clean()
 
 
-def test_an_undo_that_fails_means_quarantine_for_that_node_alone(site):
+def test_invariant_02_a_node_that_does_not_clean_goes_to_quarantine_and_it_alone(site):
     assert site.create("two", "n1,n2")["state"] == "done"
     site.agents["n1"].fail = {"clean": ("_clean", "residue is left")}
     gone = site.destroy("two")
@@ -489,6 +492,33 @@ def test_an_enclave_ends_with_its_lease(spare):
 
 
 # ---- the rest of the API ----
+
+def spec():
+    return yaml.safe_load((REPO / "docs/openapi.yaml").read_text())
+
+
+def test_the_description_and_the_route_table_name_the_same_routes():
+    table = {(m.lower(), re.sub(r"\{[^}]*\}", "{}", p)) for m, p in
+             re.findall(r'^\t\{ "([A-Z]+)", "([^"]+)", dispatch', (REPO / "controller/enclaved/api.c").read_text(), re.M)}
+    described = {(m, re.sub(r"\{[^}]*\}", "{}", p)) for p, row in spec()["paths"].items() for m in row if m != "parameters"}
+    assert table == described
+
+
+@pytest.mark.parametrize("path", [p for p, row in spec()["paths"].items() if "get" in row])
+def test_answers_have_the_members_that_are_described(site, path):
+    described = spec()
+    values = {"name": "cxr", "node": "n1", "question": "head", "operation": "0"}
+    if "{operation}" in path:
+        values["operation"] = site.call(ADMIN, "DELETE", "/v1/enclaves/cxr")[1]["operation"]
+    elif path in ("/v1/enclaves/{name}/members", "/v1/enclaves/{name}/jobs", "/v1/enclaves/{name}/sessions"):
+        if not site.get("/v1/enclaves")["enclaves"]:
+            assert site.create("alive", 1)["state"] == "done"
+        values["name"] = "alive"
+    answer = site.get(path.format(**values))
+    name = described["paths"][path]["get"]["responses"]["200"]["$ref"].rsplit("/", 1)[1]
+    schema = described["components"]["responses"][name]["content"]["application/json"]["schema"]
+    assert set(schema.get("required", [])) <= set(answer), set(schema["required"]) - set(answer)
+
 
 def test_agreements_are_added_and_ended(site):
     assert site.call(ADMIN, "POST", "/v1/agreements/BAA-50", {"until": "2099-01-01"})[0] == 403
