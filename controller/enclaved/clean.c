@@ -117,7 +117,8 @@ static int verdict (struct enc_run *run, const struct enc_node *node, struct enc
 		return rc;
 	if (enc_json_get_bool (answer, "equal", false)) {
 		record_attest (run, node->name, true, NULL);
-		return enc_db_exec (run->ctl->db, err, "UPDATE nodes SET attested=? WHERE name=?", "ss", d.challenge, node->name);
+		return enc_db_exec (run->ctl->db, err, "UPDATE nodes SET attested=?, attested_at=? WHERE name=?", "sis", d.challenge,
+				    enc_now_s (), node->name);
 	}
 	rows = differing (answer);
 	record_attest (run, node->name, false, rows);

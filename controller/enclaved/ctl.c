@@ -27,6 +27,8 @@ const struct enc_field enc_conf_fields[] = {
 	C (service_nodes, "service_nodes", ENC_T_NODES, .max = 1000, .dflt = "[]", .help = "hosts that carry enclaves' services"),
 	C (observers, "observers", ENC_T_NODES, .max = 8, .dflt = "[]", .help = "hosts that look at enclaves from outside"),
 	C (token_ttl_s, "token_ttl", ENC_T_DURATION, .min = 10, .max = 86400 * 7, .dflt = "\"1h\"", .help = "how long an enrolment token is good"),
+	C (measure_every_s, "measure_every", ENC_T_DURATION, .min = 5, .dflt = "\"20m\"",
+	   .help = "nodes of open enclaves are measured again; well below the key service's attest_max_age"),
 	C (slurmctld_port, "slurmctld_port", ENC_T_U32, .min = 1024, .max = 65535, .dflt = "6917"),
 	C (slurmd_port, "slurmd_port", ENC_T_U32, .min = 1024, .max = 65535, .dflt = "6918"),
 	C (srun_port_first, "srun_port_first", ENC_T_U32, .min = 1024, .max = 65535, .dflt = "60001"),

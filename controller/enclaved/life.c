@@ -1,11 +1,12 @@
 #include "controller/enclaved/life.h"
 
 #include "base/log.h"
+#include "controller/enclaved/nodes.h"
 #include "controller/enclaved/run_hooks.h"
 #include "controller/enclaved/view.h"
 #include "base/enc.h"
 
-enum { TICK_MS = 2000, STUCK_RETRY_S = 20 };
+enum { TICK_MS = 2000, STUCK_RETRY_S = 20, MEASURE_MS = 120000 };
 
 /* ---- operations ---- */
 
@@ -308,6 +309,32 @@ static void order_end (struct enc_ctl *c, const struct enc_enclave *e, const cha
 		enc_log_err (ENC_LOG_ERROR, &err, "an enclave could not be ended");
 }
 
+/* Grants are given to freshly measured nodes only; without this no member could be added to an enclave that is an hour old. */
+static int measure_again (struct enc_run *run, ENC_UNUSED void *arg, struct enc_json **ret, struct enc_error *err)
+{
+	enc_auto_done (enc_nodes_done) struct enc_nodes all = { 0 };
+	int rc;
+
+	run->dir = ENC_UP;
+	*ret = NULL;
+	(void) enc_fiber_bound (run->ctl->fibers, enc_deadline_ms (MEASURE_MS));
+	if ((rc = enc_nodes_of (run->ctl->db, run->enclave_id, 7, &all, err)) == 0)
+		rc = enc_nodes_measure (run, &all, err);
+	(void) enc_fiber_bound (run->ctl->fibers, ENC_FOREVER);
+	if (rc < 0 && rc != -ENC_ECANCELED)
+		enc_log_err (ENC_LOG_WARN, err, "the nodes of an enclave could not be measured again");
+	return rc;
+}
+
+static bool measure_due (struct enc_ctl *c, const struct enc_enclave *e, int64_t now)
+{
+	int64_t oldest = enc_db_int (c->db, 0, "SELECT min(attested_at) FROM nodes WHERE enclave_id=? AND pool=3", "s", e->id);
+	int64_t late = now - oldest - (int64_t) c->conf->measure_every_s;
+
+	/* When it fails it is tried once a minute, not at every tick. */
+	return oldest > 0 && late >= 0 && (late < 2 * TICK_MS / 1000 || now % 60 < TICK_MS / 1000);
+}
+
 static void tick (struct enc_ctl *c)
 {
 	enc_auto_done (enc_enclaves_done) struct enc_enclaves l = { 0 };
@@ -322,6 +349,8 @@ static void tick (struct enc_ctl *c)
 			continue;
 		if (enc_streq (e->state, ENC_STATE_OPEN) && e->expires_at <= now)
 			order_end (c, e, "the lease has ended");
+		else if (enc_streq (e->state, ENC_STATE_OPEN) && measure_due (c, e, now) && enc_life_run (c, e->id, "", measure_again, NULL, NULL) < 0)
+			enc_log_warn ("an enclave could not be measured again");
 		else if (enc_streq (e->state, ENC_STATE_STUCK) && now % STUCK_RETRY_S < TICK_MS / 1000 && resume_one (c, e, NULL) < 0)
 			enc_log_warn ("a stuck enclave could not be tried again");
 	}

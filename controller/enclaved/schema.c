@@ -39,6 +39,7 @@ const char *const enc_store_migrations[] = {
 	"CREATE TABLE spool (id INTEGER PRIMARY KEY, record TEXT NOT NULL);",
 	"ALTER TABLE nodes ADD COLUMN attested TEXT;"
 	"ALTER TABLE enclaves ADD COLUMN munge_made INTEGER DEFAULT 0;",
+	"ALTER TABLE nodes ADD COLUMN attested_at INTEGER DEFAULT 0;",
 	NULL,
 };
 
@@ -59,7 +60,7 @@ const struct enc_col enc_enclave_cols[] = {
 const struct enc_col enc_node_cols[] = {
 	N (name, ENC_COL_TEXT), N (declared, ENC_COL_TEXT), N (pool, ENC_COL_U8), N (enclave_id, ENC_COL_TEXT), N (role, ENC_COL_U8),
 	N (overlay, ENC_COL_TEXT), N (identity, ENC_COL_TEXT), N (fingerprint, ENC_COL_TEXT), N (why, ENC_COL_HEAP),
-	N (next, ENC_COL_HEAP), N (enrolled_at, ENC_COL_I64), N (held_since, ENC_COL_I64), N (baseline_at, ENC_COL_I64), N (attested, ENC_COL_TEXT), N (taken_over_at, ENC_COL_I64), ENC_COL_END_
+	N (next, ENC_COL_HEAP), N (enrolled_at, ENC_COL_I64), N (held_since, ENC_COL_I64), N (baseline_at, ENC_COL_I64), N (attested, ENC_COL_TEXT), N (attested_at, ENC_COL_I64), N (taken_over_at, ENC_COL_I64), ENC_COL_END_
 };
 
 #define D(member, type) ENC_COL (struct enc_document, member, type)

@@ -47,6 +47,7 @@ struct enc_node {
 	int64_t enrolled_at, held_since;
 	int64_t baseline_at;               /* when keyd took its baseline; 0: not to be lent yet */
 	char attested[33];                 /* the challenge whose answer keyd last found equal */
+	int64_t attested_at;
 	int64_t taken_over_at;             /* when a second connection last took over from the first */
 };
 

@@ -295,6 +295,15 @@ def test_members_are_added_and_removed_with_a_new_document_on_every_node(site):
     assert site.destroy("team")["state"] == "done"
 
 
+def test_nodes_of_an_open_enclave_are_measured_again(site):
+    assert site.create("long", 1)["state"] == "done"
+    first = site.agents["n1"].areas["measure"]
+    site.wait(lambda: site.agents["n1"].areas["measure"] != first, "another measurement", 20)
+    site.wait(lambda: site.agents["n1"].areas["door"] == "shut" and site.get("/v1/enclaves/long")["door"] == "open", "it is still open")
+    assert site.destroy("long")["state"] == "done"
+    site.is_clean()
+
+
 # ---- agents ----
 
 def test_no_or_a_foreign_certificate_is_a_tls_alert(site):
