@@ -153,6 +153,14 @@ static int not_yet (const struct order *o, struct enc_error *err)
 	return 0;
 }
 
+/* By the policy's default too: a live entry that is written down as a reboot would be a lie in the log. */
+static int not_yet_entry (const struct order *o, struct enc_error *err)
+{
+	if (o->d.entry != ENC_ENTRY_REBOOT)
+		return 0;
+	return enc_error_next (err, bad (err, "/entry", "entry by reboot is not there yet"), "--entry live, where the policy allows it");
+}
+
 /* Usage, then rights, then people, then names and nodes: the codes of the command line in their order. */
 static int examine (struct enc_api *a, struct order *o, struct enc_error *err)
 {
@@ -161,7 +169,7 @@ static int examine (struct enc_api *a, struct order *o, struct enc_error *err)
 	int rc;
 
 	if ((rc = enc_json_decode (want_fields, a->body, &o->w, err)) < 0 || (rc = read_nodes (o, err)) < 0 || (rc = not_yet (o, err)) < 0 ||
-	    (rc = decide (a, o, err)) < 0 || (rc = know_people (a, o, err)) < 0)
+	    (rc = decide (a, o, err)) < 0 || (rc = not_yet_entry (o, err)) < 0 || (rc = know_people (a, o, err)) < 0)
 		return rc;
 	if (enc_enclave_named (a->c->db, o->w.name, &other, NULL) == 0) {
 		rc = enc_error_object (err, enc_fail (err, ENC_ECONFLICT, "the name %s is in use", o->w.name), "%s", o->w.name);
