@@ -35,7 +35,7 @@ class Programs:
     """The programs of one build."""
 
     def __init__(self, build):
-        self.build, self.found = build, {}
+        self.build, self.found = os.path.abspath(build), {}
         for where, dirs, names in os.walk(build):
             dirs[:] = [d for d in dirs if d != "CMakeFiles"]
             for name in names:
