@@ -217,9 +217,9 @@ class Story:
 
     STEPS = (("a general cluster with its lab hosts, vault and controller", bring_up), ("general work runs", general_cluster),
              ("plan: what would happen", plan), ("create: two nodes become an enclave", create), ("what an admin, its owner and others see", look),
-             ("outsiders get nothing", outsiders), ("res1 trains on encrypted images and reports", train), ("a second member", member),
+             ("outsiders get nothing", outsiders), ("res1 trains on encrypted images and reports", train), ("a second member", member), ("the canary is in no unencrypted file, while the enclave works", search),
              ("destroy: keys, scrub, certificates", destroy), ("general work on the returned nodes", general_again),
-             ("the canary is in no unencrypted file", search), ("the record of it all verifies", audit))
+             ("the canary is in none afterwards", search), ("the record of it all verifies", audit))
 
 
 def contains(path, hits):
