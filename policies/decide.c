@@ -199,6 +199,7 @@ void enc_policy_decide (const struct enc_policies *ps, const struct enc_policy *
 		if (!rules[i].holds (&s))
 			return;
 	}
+	ret->rule = "every-rule-holds";
 	ret->allowed = true;
 	ret->code = ENC_OK;
 }

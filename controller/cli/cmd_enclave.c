@@ -122,7 +122,7 @@ int enc_cmd_watch (const struct enc_session *s, const struct enc_command *c ENC_
 /* ---- views ---- */
 
 static const struct enc_column plan_nodes[] = {
-	{ "NODE", "/name", ENC_COLUMN_TEXT }, { "STATE", "/state", ENC_COLUMN_TEXT }, { "FREE", "/free_at", ENC_COLUMN_UNTIL },
+	{ "NODE", "/name", ENC_COLUMN_TEXT }, { "STATE", "/state", ENC_COLUMN_TEXT }, { "FREE", "/free_at", ENC_COLUMN_FREE },
 	{ "WHY CHOSEN", "/why", ENC_COLUMN_TEXT }, { .kind = ENC_COLUMN_END },
 };
 static const struct enc_column plan_head[] = {
@@ -130,7 +130,7 @@ static const struct enc_column plan_head[] = {
 	{ .kind = ENC_COLUMN_END },
 };
 static const struct enc_column plan_ready[] = {
-	{ "Ready", "/ready_at/wait", ENC_COLUMN_UNTIL }, { "Steps", "/steps", ENC_COLUMN_LIST }, { .kind = ENC_COLUMN_END },
+	{ "Ready", "/ready_at/wait", ENC_COLUMN_FREE }, { "Steps", "/steps", ENC_COLUMN_LIST }, { .kind = ENC_COLUMN_END },
 };
 
 int enc_view_plan (const struct enc_session *s, const struct enc_json *answer, struct enc_error *err)

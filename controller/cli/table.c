@@ -96,6 +96,15 @@ static void cell_until (const struct enc_json *v, struct enc_buf *b)
 		enc_buf_putf (b, "%s ago", enc_span_format (enc_now () - at, span));
 }
 
+static void cell_free (const struct enc_json *v, struct enc_buf *b)
+{
+	int64_t at;
+	if (enc_json_str (v) && enc_time_parse (enc_json_str (v), &at, NULL) == 0 && at <= enc_now ())
+		enc_buf_putf (b, "now");
+	else
+		cell_until (v, b);
+}
+
 static void cell_size (const struct enc_json *v, struct enc_buf *b)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
@@ -116,7 +125,7 @@ static void cell_yes (const struct enc_json *v, struct enc_buf *b)
 typedef void cell_fn (const struct enc_json *v, struct enc_buf *b);
 static cell_fn *const cells[] = {
 	[ENC_COLUMN_TEXT] = cell_text, [ENC_COLUMN_COUNT] = cell_count, [ENC_COLUMN_LIST] = cell_list, [ENC_COLUMN_NODES] = cell_nodes,
-	[ENC_COLUMN_SPAN] = cell_span, [ENC_COLUMN_UNTIL] = cell_until, [ENC_COLUMN_SIZE] = cell_size, [ENC_COLUMN_YES] = cell_yes,
+	[ENC_COLUMN_SPAN] = cell_span, [ENC_COLUMN_UNTIL] = cell_until, [ENC_COLUMN_FREE] = cell_free, [ENC_COLUMN_SIZE] = cell_size, [ENC_COLUMN_YES] = cell_yes,
 };
 
 static char *cell (const struct enc_column *c, const struct enc_json *row)

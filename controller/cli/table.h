@@ -12,6 +12,7 @@ enum enc_column_kind {
 	ENC_COLUMN_NODES,   /* strings or objects with "name", as a host list */
 	ENC_COLUMN_SPAN,    /* seconds, as "6.2 s" */
 	ENC_COLUMN_UNTIL,   /* a time, as the span from now */
+	ENC_COLUMN_FREE,    /* a time, as the span from now; "now" when it has come */
 	ENC_COLUMN_SIZE,
 	ENC_COLUMN_YES,     /* true: "yes" */
 };
