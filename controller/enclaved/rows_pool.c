@@ -1,10 +1,11 @@
 /* authorise, reserve, drain, detach: leaving the general cluster, and coming back to it. */
 #include "controller/enclaved/steps.h"
 #include "controller/enclaved/view.h"
+#include "base/log.h"
 
 #include "base/enc.h"
 
-enum { POLL_MS = 300, SNAPSHOT_MS = 5000, SNAPSHOT_POLL_MS = 50 };
+enum { POLL_MS = 300, SNAPSHOT_MS = 5000, SNAPSHOT_POLL_MS = 50, BACK_MS = 10000 };
 
 static struct enc_json *names_of (const struct enc_nodes *nodes)
 {
@@ -162,18 +163,6 @@ int enc_row_reserve_do (void *ctx, struct enc_error *err)
 	return reserve_call (ctx, "reserve", err);
 }
 
-int enc_row_reserve_undo (void *ctx, struct enc_error *err)
-{
-	struct enc_run *run = ctx;
-	int rc = reserve_call (run, "release", err);
-
-	if (rc < 0 && rc != -ENC_ENOTFOUND)
-		return rc;
-	/* From here on they are nobody's. Quarantined ones keep the enclave's id, as the answer to "why". */
-	return enc_db_exec (run->ctl->db, err, "UPDATE nodes SET enclave_id='', role=0, overlay='', held_since=0 WHERE enclave_id=? AND pool!=4", "s",
-			    run->enclave_id);
-}
-
 static const struct enc_json *slurm_node (const struct enc_json *answer, const char *name)
 {
 	const struct enc_json *list = enc_json_get (answer, "nodes");
@@ -182,6 +171,49 @@ static const struct enc_json *slurm_node (const struct enc_json *answer, const c
 		if (enc_streq (enc_json_get_str (enc_json_at (list, i), "name", NULL), name))
 			return enc_json_at (list, i);
 	return NULL;
+}
+
+static bool all_schedulable (const struct enc_json *answer, const struct enc_nodes *nodes)
+{
+	for (size_t i = 0; i < nodes->n; i++)
+		if (!enc_json_get_bool (slurm_node (answer, nodes->v[i].name), "schedulable", true))
+			return false;
+	return true;
+}
+
+/* Back means that the scheduler gives them jobs again. A node whose slurmd is slow is the site's to look at, not ours to hold. */
+static int wait_schedulable (struct enc_run *run, const struct enc_nodes *nodes, struct enc_error *err)
+{
+	int64_t until = enc_deadline_ms (BACK_MS);
+
+	for (;;) {
+		enc_auto (enc_json) struct enc_json *answer = NULL;
+		int rc = enc_ctl_call (run->ctl, run->ctl->schedd, enc_request ("nodes"), &answer, err);
+
+		if (rc < 0 || all_schedulable (answer, nodes))
+			return rc;
+		if (enc_passed (until)) {
+			enc_log_warn ("nodes given back do not take jobs yet");
+			return 0;
+		}
+		if ((rc = enc_fiber_sleep (run->ctl->fibers, SNAPSHOT_POLL_MS, err)) < 0)
+			return rc;
+	}
+}
+
+int enc_row_reserve_undo (void *ctx, struct enc_error *err)
+{
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	int rc = reserve_call (run, "release", err);
+
+	if (rc < 0 && rc != -ENC_ENOTFOUND)
+		return rc;
+	if ((rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err)) < 0 || (rc = wait_schedulable (run, &nodes, err)) < 0)
+		return rc;
+	/* From here on they are nobody's. Quarantined ones keep the enclave's id, as the answer to "why". */
+	return enc_db_exec (run->ctl->db, err, "UPDATE nodes SET enclave_id='', role=0, overlay='', held_since=0 WHERE enclave_id=? AND pool!=4", "s",
+			    run->enclave_id);
 }
 
 static int reserve_held (struct enc_run *run, const struct enc_nodes *nodes, const char *cluster, struct enc_error *err)
@@ -301,8 +333,9 @@ int enc_row_drain_undo (void *ctx, struct enc_error *err)
 {
 	struct enc_run *run = ctx;
 	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
-	int rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err);
+	int rc;
 
+	rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &nodes, err);
 	return rc < 0 ? rc : each_node (run, &nodes, "resume", "", err);
 }
 
