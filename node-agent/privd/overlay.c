@@ -106,6 +106,21 @@ static bool is_zero (const uint8_t *data, size_t len)
 	return any == 0;
 }
 
+static const char *own_overlay (const struct enc_doc *doc)
+{
+	for (size_t i = 0; i < doc->peers_n; i++)
+		if (enc_fence_is_self (doc, &doc->peers[i]))
+			return doc->peers[i].overlay;
+	return "";
+}
+
+/* A greeting that nobody hears, and two that cross each other, are tried again only after 5 s. So one side of each pair greets, and not
+ * before the document has more than the overlay: by then the overlay is up on all nodes. */
+static bool greets (const struct enc_doc *doc, const struct enc_doc_peer *peer)
+{
+	return doc->volumes_n && strcmp (own_overlay (doc), peer->overlay) < 0;
+}
+
 int enc_overlay_text (const struct enc_doc *doc, const uint8_t key[32], struct enc_buf *out, struct enc_error *err)
 {
 	enc_buf_putf (out, "[Interface]\nListenPort = %u\nPrivateKey = ", doc->overlay_port);
@@ -118,6 +133,8 @@ int enc_overlay_text (const struct enc_doc *doc, const uint8_t key[32], struct e
 		enc_buf_putf (out, "[Peer]\nPublicKey = ");
 		enc_put_base64 (out, p->overlay_key, KEY_SIZE);
 		enc_buf_putf (out, "\nAllowedIPs = %s/32\n", p->overlay);
+		if (greets (doc, p))
+			enc_buf_putf (out, "PersistentKeepalive = 25\n");
 		if (p->address4[0])
 			enc_buf_putf (out, "Endpoint = %s:%u\n", p->address4, doc->overlay_port);
 		else if (p->address6[0])
