@@ -113,14 +113,15 @@ static int read_nodes (struct order *o, struct enc_error *err)
 	return 0;
 }
 
-static int decide (struct enc_api *a, struct order *o, struct enc_error *err)
+/* Without an owner his training is not asked for yet: whether he exists comes first. */
+static int decide (struct enc_api *a, struct order *o, const char *owner, struct enc_error *err)
 {
 	const char *name = o->w.policy ? o->w.policy : a->c->conf->policy;
-	struct enc_facts f = { .action = ENC_ACT_CREATE, .user = a->actor->user, .now = enc_now (), .owner = o->w.owner, .ttl_s = o->w.ttl_s,
+	struct enc_facts f = { .action = ENC_ACT_CREATE, .user = a->actor->user, .now = enc_now (), .owner = owner, .ttl_s = o->w.ttl_s,
 			       .nodes = o->wish.count, .entry = o->w.entry - 1, .on_busy = o->w.on_busy - 1, .deadline_s = o->w.deadline_s };
 
 	o->policy = enc_policies_find (&a->c->policies, name);
-	f.training_until = enc_training_until (a->c, o->w.owner);
+	f.training_until = owner ? enc_training_until (a->c, owner) : 0;
 	enc_facts_agreement (a->c, o->w.agreement, &f);
 	enc_policy_decide (&a->c->policies, o->policy, &f, &o->d);
 	return enc_decision_error (&o->d, err);
@@ -169,7 +170,8 @@ static int examine (struct enc_api *a, struct order *o, struct enc_error *err)
 	int rc;
 
 	if ((rc = enc_json_decode (want_fields, a->body, &o->w, err)) < 0 || (rc = read_nodes (o, err)) < 0 || (rc = not_yet (o, err)) < 0 ||
-	    (rc = decide (a, o, err)) < 0 || (rc = not_yet_entry (o, err)) < 0 || (rc = know_people (a, o, err)) < 0)
+	    (rc = decide (a, o, NULL, err)) < 0 || (rc = not_yet_entry (o, err)) < 0 || (rc = know_people (a, o, err)) < 0 ||
+	    (rc = decide (a, o, o->w.owner, err)) < 0)
 		return rc;
 	if (enc_enclave_named (a->c->db, o->w.name, &other, NULL) == 0) {
 		rc = enc_error_object (err, enc_fail (err, ENC_ECONFLICT, "the name %s is in use", o->w.name), "%s", o->w.name);
@@ -387,7 +389,7 @@ int enc_api_policy_explain (struct enc_api *a, struct enc_error *err)
 	if ((rc = enc_api_may (a, ENC_ACT_POLICY, err)) < 0 || (rc = enc_json_decode (want_fields, a->body, &o.w, err)) < 0 ||
 	    (rc = read_nodes (&o, err)) < 0)
 		return rc;
-	rc = decide (a, &o, err);
+	rc = decide (a, &o, o.w.owner, err);
 	enc_error_clear (err);
 	a->answer = enc_json_object ();
 	enc_json_set_bool (a->answer, "allowed", rc == 0);
