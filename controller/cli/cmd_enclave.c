@@ -43,6 +43,16 @@ int enc_cmd_create (const struct enc_session *s, const struct enc_command *c, co
 	return enc_view_plan (s, plan, err);
 }
 
+/* "--erase a --erase b" is one text for the route. */
+static void put_erase (struct enc_json *body, const struct enc_json *list)
+{
+	enc_auto_done (enc_buf_done) struct enc_buf names = ENC_BUF_INIT (4096);
+	for (size_t i = 0; i < enc_json_len (list); i++)
+		enc_buf_putf (&names, "%s%s", i ? "," : "", enc_json_str (enc_json_at (list, i)));
+	enc_auto_free char *text = enc_buf_take_str (&names);
+	enc_json_set_str (body, "erase", text);
+}
+
 int enc_cmd_destroy (const struct enc_session *s, const struct enc_command *c ENC_UNUSED, const struct enc_json *args, struct enc_json **ret,
 		     struct enc_error *err)
 {
@@ -54,7 +64,7 @@ int enc_cmd_destroy (const struct enc_session *s, const struct enc_command *c EN
 		return enc_fail (err, ENC_ENOMEM, "no memory for the request");
 	enc_json_set_bool (body, "now", enc_json_get_bool (args, "now", false));
 	if (erase)
-		enc_json_set (body, "erase", enc_json_copy (erase));
+		put_erase (body, erase);
 	return enc_command_follow (s, "DELETE", path, body, !enc_json_get_bool (args, "no_wait", false), name, ret, err);
 }
 

@@ -108,6 +108,16 @@ int enc_cmd_policy_check (const struct enc_session *s ENC_UNUSED, const struct e
 	return enc_fail (err, ENC_EFAILED, "%s: %s", path, why.text);
 }
 
+/* The answer is the story; a refusal is also the exit status. */
+int enc_cmd_policy_explain (const struct enc_session *s, const struct enc_command *c, const struct enc_json *args, struct enc_json **ret,
+			    struct enc_error *err)
+{
+	int rc = enc_command_call (s, c, args, ret, err);
+	if (rc < 0 || enc_json_get_bool (*ret, "allowed", false))
+		return rc;
+	return enc_fail (err, ENC_EDENIED, "%s", enc_json_get_str (*ret, "text", "it would be refused"));
+}
+
 /* ---- doctor ---- */
 
 static bool any_bad (const struct enc_json *checks)

@@ -185,7 +185,7 @@ int enc_api_agreement_end (struct enc_api *a, struct enc_error *err)
 
 /* ---- relayed ---- */
 
-static const char *const search_texts[] = { "user", "enclave", "dataset", "action", "outcome", "since", "until", NULL };
+static const char *const search_texts[] = { "user", "enclave", "dataset", "node", "action", "outcome", "since", "until", NULL };
 static const char *const search_numbers[] = { "from", "limit", NULL };
 static const char *const read_texts[] = { "file", NULL };
 static const char *const read_numbers[] = { "offset", "length", NULL };

@@ -238,8 +238,17 @@ def typed(build):
         for verb, sub in set(re.findall(r"enclavectl (?:--json )?([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", text)):
             if verb not in verbs or (f"{verb} {sub}" not in table and verb not in table and f"{verb} ..." not in table and sub):
                 yield f"{page}: enclavectl {verb} {sub}: no such command"
+        yield from typed_options(page, text, table)
         for sub in set(re.findall(r"ops/lab/lab ([a-z]+)", text)) - lab:
             yield f"{page}: ops/lab/lab {sub}: no such subcommand"
+
+
+def typed_options(page, text, table):
+    for words, rest in re.findall(r"enclavectl (?:--json )?([a-z][a-z-]*(?: [a-z][a-z-]*)?)([^`\n|]*)", text):
+        key = words if words in table else words.split()[0]
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest if key in table else ""):
+            if option not in table[key][1] | {"--json", "--progress", "--socket", "--url", "--help"}:
+                yield f"{page}: enclavectl {key} has no option {option}"
 
 
 def spelling(build):
