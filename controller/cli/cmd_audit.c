@@ -159,7 +159,7 @@ int enc_cmd_audit_proof (const struct enc_session *s ENC_UNUSED, const struct en
 
 static const struct enc_column record_columns[] = {
 	{ "TIME (UTC)", "/time", ENC_COLUMN_TEXT },  { "WHO", "/user", ENC_COLUMN_TEXT },       { "CLASS", "/class", ENC_COLUMN_TEXT },
-	{ "WHAT", "/action", ENC_COLUMN_TEXT },      { "OBJECT", "/object", ENC_COLUMN_TEXT },  { "ENCLAVE", "/enclave", ENC_COLUMN_TEXT },
+	{ "WHAT", "/action", ENC_COLUMN_TEXT },      { "OBJECT", "/object", ENC_COLUMN_TEXT }, { "WHOM", "/target", ENC_COLUMN_TEXT },  { "ENCLAVE", "/enclave", ENC_COLUMN_TEXT },
 	{ "NODE", "/node", ENC_COLUMN_TEXT },        { "OUTCOME", "/outcome", ENC_COLUMN_TEXT }, { "RECORD", "/index", ENC_COLUMN_TEXT },
 	{ .kind = ENC_COLUMN_END },
 };
