@@ -7,10 +7,11 @@
 
 #define ENC_ROW(name) int enc_row_##name (void *ctx, struct enc_error *err) ENC_MUST_USE
 
-/* rows_pool.c: the general cluster's side */
+/* rows_lease.c: decision and lease */
 ENC_ROW (authorise_do);
 ENC_ROW (authorise_undo);
 ENC_ROW (authorise_check);
+/* rows_pool.c: the general cluster's side */
 ENC_ROW (reserve_do);
 ENC_ROW (reserve_undo);
 ENC_ROW (reserve_check);
