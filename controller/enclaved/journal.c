@@ -68,7 +68,7 @@ int enc_operation_put (struct enc_db *db, const struct enc_operation *o, struct 
 
 int enc_operation_running (struct enc_db *db, const char *enclave_id, struct enc_operation *ret, struct enc_error *err)
 {
-	return enc_db_get (db, "operations", enc_operation_cols, ret, err, "WHERE enclave_id=? AND state='running' ORDER BY created_at DESC",
+	return enc_db_get (db, "operations", enc_operation_cols, ret, err, "WHERE enclave_id=? AND state='running' ORDER BY rowid DESC",
 			   "s", enclave_id);
 }
 

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "controller/enclaved/nodes.h"
 #include "controller/enclaved/run_hooks.h"
+#include "controller/enclaved/steps.h"
 #include "controller/enclaved/view.h"
 #include "base/enc.h"
 
@@ -292,6 +293,13 @@ static int resume_one (struct enc_ctl *c, const struct enc_enclave *e, struct en
 		o.id[0] = '\0';
 	if (enc_streq (e->state, ENC_STATE_CREATING))
 		return enc_life_create (c, e->id, o.id, err);
+	if (enc_streq (e->state, ENC_STATE_OPEN) && enc_streq (o.kind, "create")) {
+		enc_operation_end (c, o.id, 0, enc_view_enclave_id (c, e->id), NULL);
+		return 0;
+	}
+	/* All else that moves an open enclave and is not its end is a change of members. */
+	if (enc_streq (e->state, ENC_STATE_OPEN) && !enc_streq (o.kind, "destroy") && !enc_streq (o.kind, "expire"))
+		return enc_life_run (c, e->id, o.id, enc_members_again, NULL, err);
 	return enc_life_destroy (c, e->id, o.id, err);
 }
 
@@ -364,15 +372,32 @@ static void ticker (void *arg)
 		tick (c);
 }
 
+/* An operation goes on with its enclave; of two of one enclave the later. Whoever waits for another one is told. */
+static int drop_operations (struct enc_ctl *c, struct enc_error *err)
+{
+	return enc_db_exec (c->db, err,
+			    "UPDATE operations SET state='failed', code=1, finished_at=unixepoch(), error='{\"error\":{\"code\":\"failed\",\"step\":null,"
+			    "\"object\":null,\"text\":\"given up when the controller was restarted\",\"next\":null}}' WHERE state='running' AND ("
+			    "(kind NOT IN ('destroy','expire') AND enclave_id NOT IN (SELECT id FROM enclaves WHERE state!='closed')) OR EXISTS (SELECT 1 FROM operations o WHERE"
+			    " o.enclave_id=operations.enclave_id AND o.state='running' AND o.rowid>operations.rowid))",
+			    "");
+}
+
+#define MOVING "WHERE state!='closed' OR id IN (SELECT enclave_id FROM operations WHERE state='running')"
+
 int enc_life_start (struct enc_ctl *c, struct enc_error *err)
 {
 	enc_auto_done (enc_enclaves_done) struct enc_enclaves l = { 0 };
 	int rc;
 
-	if ((rc = enc_enclave_list (c->db, &l, err, "WHERE state NOT IN ('closed','open')")) < 0)
+	if ((rc = drop_operations (c, err)) < 0 || (rc = enc_enclave_list (c->db, &l, err, MOVING)) < 0)
 		return rc;
-	for (size_t i = 0; i < l.n; i++)
-		if ((rc = resume_one (c, &l.v[i], err)) < 0)
+	for (size_t i = 0; i < l.n; i++) {
+		bool idle = enc_streq (l.v[i].state, ENC_STATE_OPEN) &&
+			    !enc_db_int (c->db, 0, "SELECT count(*) FROM operations WHERE enclave_id=? AND state='running'", "s", l.v[i].id);
+
+		if (!idle && (rc = resume_one (c, &l.v[i], err)) < 0)
 			return rc;
+	}
 	return enc_fiber_start (c->fibers, ticker, c, NULL, err);
 }

@@ -1,8 +1,12 @@
 /* The member document: built from the store, signed by keyd, carried to the nodes by their agents. The plugins decide from it. */
 #include "controller/enclaved/steps.h"
 
+#include "base/point.h"
+#include "controller/enclaved/view.h"
 #include "crypto/members.h"
 #include "base/enc.h"
+
+enum { PUSH_MS = 60000 };
 
 static void member_done (struct enc_member *m)
 {
@@ -67,7 +71,7 @@ static int document_of (struct enc_run *run, const struct enc_enclave *e, const 
 	const struct enc_policy *policy = enc_policies_find (&run->ctl->policies, e->policy);
 	enc_auto_done (enc_buf_done) struct enc_buf wire = ENC_BUF_INIT (60000);
 	enc_auto_done (built_done) struct enc_members m = {
-		.version = e->members_version + 1,
+		.version = e->members_version,
 		.not_before = (uint64_t) enc_now_s () - 60,
 		.not_after = (uint64_t) e->expires_at,
 		.flags = !policy || policy->second_factor ? ENC_MEMBERS_SECOND_FACTOR : 0,
@@ -113,12 +117,25 @@ static int order_members (struct enc_run *run, const struct enc_enclave *e, cons
 	enc_record_actor (o.record, NULL);
 	enc_record_enclave (o.record, e);
 	enc_json_set_i64 (enc_record_data (o.record), "count", (int64_t) count);
-	enc_json_set_strf (enc_record_data (o.record), "version", "%u", e->members_version + 1);
+	enc_json_set_strf (enc_record_data (o.record), "version", "%u", e->members_version);
 	enc_json_set_str (o.request, "document", doc);
 	if ((rc = enc_order (run->ctl, &o, &answer, NULL, err)) < 0 || (rc = enc_json_need_str (answer, "members", &envelope, err)) < 0)
 		return enc_wrap (err, rc, "member document");
 	*ret = enc_strdup (envelope);
 	return *ret ? 0 : enc_fail (err, ENC_ENOMEM, "out of memory");
+}
+
+int enc_members_again (struct enc_run *run, ENC_UNUSED void *arg, struct enc_json **ret, struct enc_error *err)
+{
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	int rc;
+
+	run->dir = ENC_UP;
+	(void) enc_fiber_bound (run->ctl->fibers, enc_deadline_ms (PUSH_MS));
+	if ((rc = enc_members_sign (run, err)) == 0 && (rc = enc_members_push (run, err)) == 0 && (rc = enc_run_enclave (run, &e, err)) == 0)
+		*ret = enc_view_members (run->ctl, &e);
+	(void) enc_fiber_bound (run->ctl->fibers, ENC_FOREVER);
+	return rc;
 }
 
 int enc_members_sign (struct enc_run *run, struct enc_error *err)
@@ -128,9 +145,12 @@ int enc_members_sign (struct enc_run *run, struct enc_error *err)
 	enc_auto_free char *doc = NULL, *envelope = NULL;
 	int rc;
 
-	if ((rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_members_of (run->ctl->db, e.id, &rows, err)) < 0 ||
+	/* The number is used up before it is signed: keyd signs each once, and an answer may get lost. */
+	if ((rc = enc_db_exec (run->ctl->db, err, "UPDATE enclaves SET members_version=members_version+1 WHERE id=?", "s", run->enclave_id)) < 0 ||
+	    (rc = enc_run_enclave (run, &e, err)) < 0 || (rc = enc_members_of (run->ctl->db, e.id, &rows, err)) < 0 ||
 	    (rc = document_of (run, &e, &rows, &doc, err)) < 0 || (rc = order_members (run, &e, doc, rows.n, &envelope, err)) < 0)
 		return rc;
-	return enc_db_exec (run->ctl->db, err, "UPDATE enclaves SET members_doc=?, members_version=members_version+1 WHERE id=?", "ss",
-			    envelope, e.id);
+	if ((rc = enc_point ("members.signed", err)) < 0)
+		return rc;
+	return enc_db_exec (run->ctl->db, err, "UPDATE enclaves SET members_doc=? WHERE id=?", "ss", envelope, e.id);
 }

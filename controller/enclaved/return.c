@@ -113,9 +113,10 @@ int enc_nodes_return (struct enc_run *run, const struct enc_nodes *nodes, struct
 	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
 	int rc;
 
-	if ((rc = enc_run_enclave (run, &e, err)) < 0)
+	/* A node that was set apart outside of any enclave has no stay to certify. */
+	if (run->enclave_id[0] && (rc = enc_run_enclave (run, &e, err)) < 0)
 		return rc;
-	for (size_t i = 0; i < nodes->n; i++)
+	for (size_t i = 0; i < nodes->n && run->enclave_id[0]; i++)
 		if ((rc = certify (run, &nodes->v[i], &e, err)) < 0)
 			return rc;
 	return enc_nodes_change (run, nodes, &change, err);

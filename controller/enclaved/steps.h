@@ -65,6 +65,8 @@ ENC_MUST_USE int enc_run_change (struct enc_run *run, uint8_t roles, const struc
 
 /* The member document in a new version, signed by keyd and stored; nodes get it with their next document. */
 ENC_MUST_USE int enc_members_sign (struct enc_run *run, struct enc_error *err);
+/* Both, as the work of an operation (life.h) that a restart has interrupted. */
+ENC_MUST_USE int enc_members_again (struct enc_run *run, void *arg, struct enc_json **ret, struct enc_error *err);
 /* Bring the present member document to all nodes and wait. */
 ENC_MUST_USE int enc_members_push (struct enc_run *run, struct enc_error *err);
 

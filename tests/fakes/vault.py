@@ -44,7 +44,7 @@ class Keys:
     def __init__(self, path, folder, log):
         self.folder, self.log = pathlib.Path(folder), log
         self.sealed, self.differs, self.nonces, self.n = False, {}, set(), 0
-        self.leases, self.keys, self.grants = {}, {}, []
+        self.leases, self.keys, self.grants, self.members = {}, {}, [], {}
         self._make_ca()
         ops = {op: getattr(self, "op_" + op) for op in ("status", "nonce", "attest", *self.verbs)}
         self.server = Server(path, ops)
@@ -150,6 +150,14 @@ class Keys:
         head = self._head(request)
         if head["enclave"] not in self.leases:
             raise Refuse("denied", "no live lease")
+        data = base64.b64decode(request["document"])
+        at = 1
+        for _ in range(2):
+            at += 2 + int.from_bytes(data[at:at + 2], "little")
+        version = int.from_bytes(data[at:at + 8], "little")
+        if self.members.get(head["enclave"], (0, b""))[0] >= version and self.members[head["enclave"]] != (version, data):
+            raise Refuse("conflict", "version %d was signed already" % version)
+        self.members[head["enclave"]] = (version, data)
         return {"members": request["document"]}
 
     def op_destroy(self, request):

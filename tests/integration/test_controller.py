@@ -495,6 +495,24 @@ def test_a_kill_on_the_way_down_ends_clean(spare, row):
     spare.is_clean()
 
 
+def test_a_kill_while_members_change_ends_with_the_new_document_on_every_node(spare):
+    spare.kill()
+    spare.start("members.signed kill 2\n")          # the first one is the create's
+    spare.wait(spare.ready, "agents are back")
+    assert spare.create("crash", "n1")["state"] == "done"
+    login = spare.agents[spare.get("/v1/enclaves/crash")["login"]["host"]]
+    before = login.members
+    with pytest.raises(OSError):
+        spare.call(OWNER, "POST", "/v1/enclaves/crash/members", {"user": MEMBER})
+    spare.process.wait(30)
+    spare.start()
+    spare.wait(lambda: login.members != before, "the new document arrives")
+    assert {m["user"] for m in spare.get("/v1/enclaves/crash/members")["members"]} == {OWNER, MEMBER}
+    spare.wait(lambda: spare.get("/v1/enclaves/crash")["operation"] is None, "the operation has ended")
+    assert spare.destroy("crash")["state"] == "done"
+    spare.is_clean()
+
+
 def test_an_enclave_ends_with_its_lease(spare):
     assert spare.create("short", "n1", ttl_s=5)["state"] == "done"
     spare.wait(lambda: not spare.get("/v1/enclaves")["enclaves"], "it ended by itself", 30)
