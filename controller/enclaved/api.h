@@ -36,9 +36,10 @@ int enc_api_plan (struct enc_api *a, struct enc_error *err);
 int enc_api_list (struct enc_api *a, struct enc_error *err);
 int enc_api_show (struct enc_api *a, struct enc_error *err);
 int enc_api_destroy (struct enc_api *a, struct enc_error *err);
-int enc_api_extend (struct enc_api *a, struct enc_error *err);
 int enc_api_sessions (struct enc_api *a, struct enc_error *err);
 int enc_api_jobs (struct enc_api *a, struct enc_error *err);
+/* api_extend.c */
+int enc_api_extend (struct enc_api *a, struct enc_error *err);
 /* api_member.c */
 int enc_api_members (struct enc_api *a, struct enc_error *err);
 int enc_api_member_add (struct enc_api *a, struct enc_error *err);

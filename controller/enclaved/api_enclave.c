@@ -122,18 +122,6 @@ int enc_api_destroy (struct enc_api *a, struct enc_error *err)
 	return 0;
 }
 
-/* ---- extend: not yet, but said so ---- */
-
-int enc_api_extend (struct enc_api *a, struct enc_error *err)
-{
-	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
-	int rc = enc_api_enclave (a, ENC_ACT_SHOW, false, &e, err);
-
-	if (rc < 0)
-		return rc;
-	return enc_error_next (err, enc_fail (err, ENC_EFAILED, "leases cannot be extended yet"), "enclavectl create with a longer --ttl");
-}
-
 /* ---- sessions and jobs, from the nodes' last reports ---- */
 
 static const char *node_with (struct enc_api *a, const struct enc_enclave *e, uint8_t role, struct enc_nodes *nodes)

@@ -125,6 +125,23 @@ static int order_members (struct enc_run *run, const struct enc_enclave *e, cons
 	return *ret ? 0 : enc_fail (err, ENC_ENOMEM, "out of memory");
 }
 
+/* The document that carries them also brings the lease's end, should that have moved. */
+static void edit_lease (struct enc_doc *doc, ENC_UNUSED const struct enc_node *node, void *arg)
+{
+	const struct enc_enclave *e = arg;
+
+	doc->not_after = (uint64_t) e->expires_at;
+}
+
+int enc_members_push (struct enc_run *run, struct enc_error *err)
+{
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	struct enc_change change = { .edit = edit_lease, .arg = &e, .grant = ENC_GRANT_MUST, .what = "members" };
+	int rc = enc_run_enclave (run, &e, err);
+
+	return rc < 0 ? rc : enc_run_change (run, ENC_ROLES_ALL, &change, err);
+}
+
 int enc_members_again (struct enc_run *run, ENC_UNUSED void *arg, struct enc_json **ret, struct enc_error *err)
 {
 	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };

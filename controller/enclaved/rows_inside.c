@@ -274,17 +274,6 @@ int enc_row_join_check (void *ctx, struct enc_error *err)
 
 /* ---- members and login ---- */
 
-static void edit_same (ENC_UNUSED struct enc_doc *doc, ENC_UNUSED const struct enc_node *node, ENC_UNUSED void *arg)
-{
-}
-
-int enc_members_push (struct enc_run *run, struct enc_error *err)
-{
-	static const struct enc_change change = { .edit = edit_same, .grant = ENC_GRANT_MUST, .what = "members" };
-
-	return enc_run_change (run, ENC_ROLES_ALL, &change, err);
-}
-
 int enc_row_login_do (void *ctx, struct enc_error *err)
 {
 	return enc_run_change (ctx, ENC_ROLE_LOGIN, &role_up, err);

@@ -122,3 +122,17 @@ int enc_row_authorise_check (void *ctx, struct enc_error *err)
 		return enc_fail (err, ENC_EFAILED, "there is no live lease");
 	return 0;
 }
+
+int enc_lease_until (struct enc_run *run, int64_t until, struct enc_error *err)
+{
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	int rc;
+
+	if ((rc = enc_run_enclave (run, &e, err)) < 0)
+		return rc;
+	e.expires_at = until;
+	if ((rc = lease_order (run, &e, true, err)) < 0 ||
+	    (rc = enc_db_exec (run->ctl->db, err, "UPDATE leases SET not_after=? WHERE enclave_id=?", "is", until, e.id)) < 0)
+		return rc;
+	return enc_db_exec (run->ctl->db, err, "UPDATE enclaves SET expires_at=? WHERE id=?", "is", until, e.id);
+}

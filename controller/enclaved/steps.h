@@ -74,6 +74,8 @@ ENC_MUST_USE int enc_members_push (struct enc_run *run, struct enc_error *err);
 ENC_MUST_USE int enc_nodes_return (struct enc_run *run, const struct enc_nodes *nodes, struct enc_error *err);
 /* Order the nodes with `roles` into the airlock and wait. */
 ENC_MUST_USE int enc_run_airlock (struct enc_run *run, uint8_t roles, struct enc_error *err);
+/* A longer lease: from keyd, then in the store. */
+ENC_MUST_USE int enc_lease_until (struct enc_run *run, int64_t until, struct enc_error *err);
 /* Those of `nodes` that their documents put into `pool`; borrowed rows moved, the rest freed. */
 ENC_MUST_USE int enc_nodes_in (struct enc_ctl *c, struct enc_nodes *nodes, uint8_t pool, struct enc_error *err);
 

@@ -513,6 +513,21 @@ def test_a_kill_while_members_change_ends_with_the_new_document_on_every_node(sp
     spare.is_clean()
 
 
+def test_a_lease_is_extended_for_keyd_members_and_nodes(spare):
+    assert spare.create("long", "n1", ttl_s=3600)["state"] == "done"
+    e = spare.get("/v1/enclaves/long")
+    before = spare.agents["n1"].documents[-1]["not_after"]
+    assert spare.call(ADMIN, "POST", "/v1/enclaves/long/extend", {"ttl_s": 40 * 86400})[0] == 403
+    assert spare.call(OWNER, "POST", "/v1/enclaves/long/extend", {"ttl_s": 7200})[0] == 403
+    assert spare.call(ADMIN, "POST", "/v1/enclaves/long/extend", {"ttl_s": 600})[0] == 409, "shorter"
+    status, answer = spare.call(ADMIN, "POST", "/v1/enclaves/long/extend", {"ttl_s": 7200})
+    assert status == 202 and answer["expires_at"] > e["expires_at"], answer
+    assert spare.agents["n1"].documents[-1]["not_after"] >= before + 3500
+    assert spare.keys.leases[e["id"]] >= before + 3500
+    assert spare.destroy("long")["state"] == "done"
+    spare.is_clean()
+
+
 def test_an_enclave_ends_with_its_lease(spare):
     assert spare.create("short", "n1", ttl_s=5)["state"] == "done"
     spare.wait(lambda: not spare.get("/v1/enclaves")["enclaves"], "it ended by itself", 30)
