@@ -118,7 +118,8 @@ static int decide (struct enc_api *a, struct order *o, const char *owner, struct
 {
 	const char *name = o->w.policy ? o->w.policy : a->c->conf->policy;
 	struct enc_facts f = { .action = ENC_ACT_CREATE, .user = a->actor->user, .now = enc_now (), .owner = owner, .ttl_s = o->w.ttl_s,
-			       .nodes = o->wish.count, .entry = o->w.entry - 1, .on_busy = o->w.on_busy - 1, .deadline_s = o->w.deadline_s };
+			       
+			       .nodes = owner ? o->wish.count : 0, .entry = o->w.entry - 1, .on_busy = o->w.on_busy - 1, .deadline_s = o->w.deadline_s };
 
 	o->policy = enc_policies_find (&a->c->policies, name);
 	f.training_until = owner ? enc_training_until (a->c, owner) : 0;
@@ -143,6 +144,17 @@ static int know_people (struct enc_api *a, const struct order *o, struct enc_err
 	for (size_t i = 0; rc == 0 && i < o->w.members.n; i++)
 		rc = know_user (a, m[i].user, err);
 	return rc;
+}
+
+/* Before the policy's own limit: that there are not so many is the plainer answer. */
+static int there_are (struct enc_api *a, const struct order *o, struct enc_error *err)
+{
+	int64_t all = enc_db_int (a->c->db, 0, "SELECT count(*) FROM nodes WHERE declared='general'", "");
+
+	if ((int64_t) o->wish.count <= all)
+		return 0;
+	return enc_error_next (err, enc_fail (err, ENC_EBUSY, "%u nodes were asked for, and there are %lld", o->wish.count, (long long) all),
+			       "enclavectl node list");
 }
 
 static int not_yet (const struct order *o, struct enc_error *err)
@@ -171,7 +183,7 @@ static int examine (struct enc_api *a, struct order *o, struct enc_error *err)
 
 	if ((rc = enc_json_decode (want_fields, a->body, &o->w, err)) < 0 || (rc = read_nodes (o, err)) < 0 || (rc = not_yet (o, err)) < 0 ||
 	    (rc = decide (a, o, NULL, err)) < 0 || (rc = not_yet_entry (o, err)) < 0 || (rc = know_people (a, o, err)) < 0 ||
-	    (rc = decide (a, o, o->w.owner, err)) < 0)
+	    (rc = there_are (a, o, err)) < 0 || (rc = decide (a, o, o->w.owner, err)) < 0)
 		return rc;
 	if (enc_enclave_named (a->c->db, o->w.name, &other, NULL) == 0) {
 		rc = enc_error_object (err, enc_fail (err, ENC_ECONFLICT, "the name %s is in use", o->w.name), "%s", o->w.name);
