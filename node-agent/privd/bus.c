@@ -147,6 +147,14 @@ int enc_bus_unit_cgroup (const char *unit, char *ret, size_t size, struct enc_er
 	return unit_property (unit, DEST ".Service", "ControlGroup", ret, size, err);
 }
 
+void enc_bus_forgive (const char *unit)
+{
+	enc_auto (bus) sd_bus *bus = NULL;
+
+	if (bus_open (&bus, NULL) == 0)
+		(void)sd_bus_call_method (bus, DEST, PATH, MANAGER, "ResetFailedUnit", NULL, NULL, "s", unit);
+}
+
 static int plain_call (const char *call, const char *unit, int signal, struct enc_error *err)
 {
 	enc_auto (bus) sd_bus *bus = NULL;

@@ -18,6 +18,9 @@ int enc_bus_unit (enum enc_unit_act act, const char *unit, int64_t ms, struct en
 /* ActiveState of a unit ("active", "inactive", "failed" …) into `ret`; "inactive" for one that is not loaded. */
 int enc_bus_unit_state (const char *unit, char *ret, size_t size, struct enc_error *err) ENC_MUST_USE;
 
+/* Forget failures and start limits of a unit, so that earlier trouble does not count against a start that is ordered now. */
+void enc_bus_forgive (const char *unit);
+
 /* Read unit files again after a change. */
 int enc_bus_reload (struct enc_error *err) ENC_MUST_USE;
 

@@ -172,8 +172,10 @@ static int mount_again (const char *target, struct enc_error *err)
 static int start_again (const char *unit, struct enc_error *err)
 {
 	char state[32];
-	int rc = enc_bus_unit (ENC_UNIT_START, unit, START_MS, err);
+	int rc;
 
+	enc_bus_forgive (unit);
+	rc = enc_bus_unit (ENC_UNIT_START, unit, START_MS, err);
 	if (rc < 0 || (rc = enc_bus_unit_state (unit, state, sizeof state, err)) < 0)
 		return rc;
 	if (strcmp (state, "active") != 0)
