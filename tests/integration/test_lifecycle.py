@@ -213,3 +213,30 @@ def test_a_volume_comes_back_to_its_owner_with_what_was_in_it(lab, enclave):
     made = as_json(lab, "create", NAME, "--nodes", "1", *ORDER)
     assert [v["state"] for v in made["volumes"] if v["name"] == f"{NAME}-data"] == ["open"]
     as_json(lab, "destroy", NAME)
+
+
+def test_invariant_02_a_node_that_differs_from_its_baseline_is_quarantined_by_name_of_the_row(lab):
+    before = "/etc/ssh/sshd_config.d/planted.conf"
+    lab.run("n4", "sh", "-c", f"echo 'PermitRootLogin yes' > {before}")
+    error = as_json(lab, "create", "differs", "--nodes", "n4", *ORDER, status=7)["error"]
+    assert error["code"] == "integrity" and "n4" in error["text"] and "sshd-config" in error["text"]
+    node = nodes_of(lab)["n4"]
+    assert node["pool"] == "quarantine" and "sshd-config" in node["why"] and node["next"]
+    assert lab.run("login", "srun", "-p", "general", "-w", "n4", "--immediate=2", "true", user="res2", check=False).returncode != 0
+    lab.run("n4", "rm", before)
+    as_json(lab, "node", "release", "n4")
+    wait_until(lambda: nodes_of(lab)["n4"]["pool"] == "general" and nodes_of(lab)["n4"]["slurm_state"] == "idle", 60, "n4 back in general")
+
+
+def test_one_altered_byte_in_the_log_is_found_and_its_repair_too(lab):
+    def flip():
+        lab.run("vault", "/usr/bin/python3", "-c",
+                "import glob\nf=open(sorted(glob.glob('/var/lib/enclave-audit/log/seg-*.log'))[0],'r+b')\nf.seek(120);b=f.read(1);f.seek(120);f.write(bytes([b[0]^1]))")
+
+    flip()
+    try:
+        verdict = as_json(lab, "audit", "verify", user="auditor1", status=7)
+    finally:
+        flip()
+    assert verdict["result"] == "altered" and verdict["first_bad"]["index"] == 0
+    assert as_json(lab, "audit", "verify", user="auditor1")["result"] == "complete"
