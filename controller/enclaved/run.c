@@ -6,7 +6,7 @@
 #include "controller/enclaved/run_hooks.h"
 #include "base/enc.h"
 
-enum { WAIT_MS = 1000 };
+enum { WAIT_MS = 1000, WAITS_MAX = 5 };
 
 int enc_run_enclave (struct enc_run *run, struct enc_enclave *ret, struct enc_error *err)
 {
@@ -100,6 +100,8 @@ int enc_hook_outcome (void *ctx, const struct enc_step *step, enum enc_dir dir, 
 	int journalled;
 
 	enc_json_set_i64 (enc_record_data (record), "ms", ms);
+	if (rc == 0)
+		run->waits = 0;
 	if (rc < 0) {
 		enc_record_reason (record, enc_code_name (rc));
 		enc_json_set_str (record, "text", text);
@@ -154,7 +156,8 @@ bool enc_hook_wait (void *ctx, const struct enc_step *step, const struct enc_err
 	enc_auto_free char *text = enc_strf ("%s: %s", step->name, why ? why->text : "not reachable");
 
 	enc_enclave_waiting (run->ctl->db, run->enclave_id, text, 0, why && why->next[0] ? why->next : "enclavectl doctor");
-	if (enc_fiber_sleep (run->ctl->fibers, WAIT_MS, NULL) < 0)
+	/* Each try works on the nodes and writes records before it meets the closed door again: longer pauses, up to half a minute. */
+	if (enc_fiber_sleep (run->ctl->fibers, WAIT_MS << (run->waits < WAITS_MAX ? run->waits++ : WAITS_MAX), NULL) < 0)
 		return false;
 	enc_enclave_waiting (run->ctl->db, run->enclave_id, NULL, 0, NULL);
 	return true;

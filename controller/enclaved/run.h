@@ -14,6 +14,7 @@ struct enc_run {
 	const struct enc_step *step;   /* row that is being walked */
 	enum enc_dir dir;
 	struct enc_strs failed;        /* nodes on which the present row failed */
+	unsigned waits;                /* for a service that is away, one after another */
 	struct enc_cond ended;
 };
 

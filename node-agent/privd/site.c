@@ -107,6 +107,9 @@ int enc_site_hold (const struct enc_privd_conf *conf, struct enc_error *err)
 	if (rc < 0)
 		return rc;
 	rc = hold (conf, &site, err);
+	/* What this boot started before us, for it has no condition of its own, ends now. */
+	for (size_t i = 0; rc == 0 && i < site.units.n; i++)
+		rc = enc_bus_unit (ENC_UNIT_STOP, site.units.v[i], STOP_MS, err);
 	enc_site_done (&site);
 	return rc;
 }

@@ -21,5 +21,5 @@ void enc_site_done (struct enc_site *site);
 int enc_site_down (const struct enc_privd_conf *conf, struct enc_error *err) ENC_MUST_USE;
 int enc_site_up (const struct enc_privd_conf *conf, struct enc_error *err) ENC_MUST_USE;
 
-/* Only the condition that keeps the units down, for the start of a boot: nothing runs yet. */
+/* At the start of a boot: the condition that keeps the units down, and an end to those that came up before it. */
 int enc_site_hold (const struct enc_privd_conf *conf, struct enc_error *err) ENC_MUST_USE;

@@ -146,7 +146,7 @@ def test_callers_without_the_role_create_nothing(lab, enclave, user):
     ('{"name":"' + "a" * 70000 + '"}', None)])
 def test_malformed_json_is_a_400_with_the_place(lab, enclave, body, pointer):
     done = lab.run("ctl", "curl", "-s", "--unix-socket", "/run/enclave/enclaved.sock", "-w", "\n%{http_code}", "-H", "Content-Type: application/json",
-                   "--data-binary", "@-", "http://enclaved/v1/enclaves", user="admin1", stdin=body)
+                   "--data-binary", "@-", "http://localhost/v1/enclaves", user="admin1", stdin=body)
     text, status = done.stdout.rsplit("\n", 1)
     assert status in ("400", "413") and (pointer is None or json.loads(text)["error"].get("pointer") == pointer), done.stdout
 
