@@ -185,9 +185,11 @@ static int lines_print (const struct enc_json *records, struct enc_error *err)
 	return 0;
 }
 
-/* Page through all that match from `from`; `next` is set behind the last record seen. */
+/* Page through all that match from `from`; `next` is set behind the last record seen. It ends with the log as the first answer found it: each
+ * page read is a record too, and whoever followed his own would never end. */
 static int pages (const struct enc_session *s, const struct enc_command *c, struct enc_json *filter, uint64_t *next, struct enc_error *err)
 {
+	uint64_t end = UINT64_MAX;
 	for (;;) {
 		enc_auto (enc_json) struct enc_json *answer = NULL;
 		enc_json_set_u64 (filter, "from", *next);
@@ -197,9 +199,13 @@ static int pages (const struct enc_session *s, const struct enc_command *c, stru
 		if (rc < 0 || (rc = s->json || strcmp (c->sub, "export") == 0 ? lines_print (records, err) : n ? enc_table_print (record_columns, records, err) : 0) < 0)
 			return rc;
 		(void) fflush (stdout);
+		if (end == UINT64_MAX)
+			end = enc_json_get_u64 (answer, "size", 0);
 		if (!n)
 			return 0;
 		*next = enc_json_get_u64 (enc_json_at (records, n - 1), "index", *next) + 1;
+		if (*next >= end)
+			return 0;
 	}
 }
 
