@@ -81,6 +81,8 @@ int enc_point (const char *name, struct enc_error *err)
 		struct point *p = &points[i];
 		if (strcmp (p->name, name) != 0 || ++p->passes < p->nth)
 			continue;
+		/* A test that arms several points learns from the journal which one it was. */
+		(void) fprintf (stderr, "fault point %s: %s\n", name, act_names[p->act]);
 		if (p->act == ACT_FAIL)
 			return enc_fail (err, ENC_EFAILED, "fault point %s", name);
 		if (p->act == ACT_KILL)

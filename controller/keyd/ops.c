@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/peer.h"
+#include "base/point.h"
 #include "crypto/envelope.h"
 #include "base/enc.h"
 
@@ -123,6 +124,19 @@ static int check_receipt (struct enc_keyd_call *c, const struct enc_keyd_op **op
 	return enc_claim_fits (&c->claim, c->body, row->need, row->may, err);
 }
 
+/* Fault points: keyd.OP when all was checked, keyd.OP.done when all is done and stored and nobody was told. */
+static int run_op (struct enc_keyd_call *c, const struct enc_keyd_op *op, struct enc_error *err)
+{
+	char name[48];
+	int rc;
+
+	(void) snprintf (name, sizeof name, "keyd.%s", op->op);
+	if ((rc = enc_point (name, err)) < 0 || (rc = op->handler (c, err)) < 0)
+		return rc;
+	(void) snprintf (name, sizeof name, "keyd.%s.done", op->op);
+	return enc_point (name, err);
+}
+
 static int handle (struct enc_keyd_call *c, struct enc_error *err)
 {
 	const char *name = enc_json_get_str (c->body, "op", "");
@@ -139,7 +153,7 @@ static int handle (struct enc_keyd_call *c, struct enc_error *err)
 		return rc;
 	if (op->verb && (rc = check_receipt (c, &op, err)) < 0)
 		return rc;
-	return op->handler (c, err);
+	return run_op (c, op, err);
 }
 
 int enc_keyd_handle (struct enc_keyd *k, const struct enc_keyd_request *req, struct enc_json **ret, struct enc_error *err)

@@ -16,6 +16,7 @@
 #include "base/harden.h"
 #include "base/ipc.h"
 #include "base/log.h"
+#include "base/point.h"
 #include "base/enc.h"
 
 enum { BACKOFF_FIRST_MS = 50, BACKOFF_MOST_MS = 2000, LIVED_MS = 2000 };
@@ -52,6 +53,7 @@ static _Noreturn void be_worker (int fd, const struct enc_sched_worker_conf *con
 {
 	(void) prctl (PR_SET_PDEATHSIG, SIGKILL);
 	(void) prctl (PR_SET_NAME, "schedd-worker");
+	enc_point_open ("enclave-schedd", NULL); /* each worker is a life of its own */
 	if (getppid () == 1 || keep_only (fd) < 0)
 		_exit (1);
 	_exit (enc_sched_worker_run (3, conf));

@@ -336,16 +336,16 @@ static const struct op {
 	const struct enc_field *fields;
 	int (*run) (struct worker *w, const struct args *a, struct enc_json *out, struct enc_error *err);
 	int roles;
-	const char *point;
+	const char *point, *done_point;
 } ops[] = {
-	{ "snapshot", snapshot_fields, op_snapshot, BOTH, "schedd.snapshot" },
-	{ "reserve", reserve_fields, op_reserve, GENERAL_ONLY, "schedd.reserve" },
-	{ "release", release_fields, op_release, GENERAL_ONLY, "schedd.release" },
-	{ "drain", drain_fields, op_drain, GENERAL_ONLY, "schedd.drain" },
-	{ "resume", drain_fields, op_resume, GENERAL_ONLY, "schedd.resume" },
-	{ "away", away_fields, op_away, GENERAL_ONLY, "schedd.away" },
-	{ "jobs", jobs_fields, op_jobs, BOTH, "schedd.jobs" },
-	{ "end", end_fields, op_end, BOTH, "schedd.end" },
+	{ "snapshot", snapshot_fields, op_snapshot, BOTH, "schedd.snapshot", "schedd.snapshot.done" },
+	{ "reserve", reserve_fields, op_reserve, GENERAL_ONLY, "schedd.reserve", "schedd.reserve.done" },
+	{ "release", release_fields, op_release, GENERAL_ONLY, "schedd.release", "schedd.release.done" },
+	{ "drain", drain_fields, op_drain, GENERAL_ONLY, "schedd.drain", "schedd.drain.done" },
+	{ "resume", drain_fields, op_resume, GENERAL_ONLY, "schedd.resume", "schedd.resume.done" },
+	{ "away", away_fields, op_away, GENERAL_ONLY, "schedd.away", "schedd.away.done" },
+	{ "jobs", jobs_fields, op_jobs, BOTH, "schedd.jobs", "schedd.jobs.done" },
+	{ "end", end_fields, op_end, BOTH, "schedd.end", "schedd.end.done" },
 };
 
 static int run_op (struct worker *w, const struct op *op, const struct enc_json *request, struct enc_json *out, struct enc_error *err)
@@ -355,8 +355,8 @@ static int run_op (struct worker *w, const struct op *op, const struct enc_json 
 
 	if ((rc = enc_json_decode (op->fields, request, &args, err)) < 0)
 		return rc;
-	if ((rc = enc_point (op->point, err)) == 0)
-		rc = op->run (w, &args, out, err);
+	if ((rc = enc_point (op->point, err)) == 0 && (rc = op->run (w, &args, out, err)) == 0)
+		rc = enc_point (op->done_point, err);
 	enc_fields_done (op->fields, &args);
 	return rc;
 }

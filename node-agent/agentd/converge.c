@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/enctime.h"
+#include "base/point.h"
 #include "base/enc.h"
 
 enum { STATE_TIMEOUT_MS = 5000, ROUNDS_MAX = 3 };
@@ -220,6 +221,14 @@ static struct enc_json *evidence_parse (const struct enc_answer *answer)
 
 static void step_done (int rc, const struct enc_answer *answer, const struct enc_error *err, void *arg);
 
+/* Fault points: agentd.AREA before an order, agentd.AREA.done with its answer. */
+static int point (const char *area, const char *suffix, struct enc_error *err)
+{
+	char name[48];
+	(void) snprintf (name, sizeof name, "agentd.%s%s", area, suffix);
+	return enc_point (name, err);
+}
+
 static void run_next (struct enc_converge *c)
 {
 	struct view_of_node v = { &c->work->doc, c->work, c->state, enc_json_get (c->state, "areas") };
@@ -233,7 +242,8 @@ static void run_next (struct enc_converge *c)
 	struct enc_order order;
 	struct enc_error err = { 0 };
 	enc_work_order (c->work, steps[c->at].verb, &order);
-	if (enc_privd_link_order (c->link, &order, steps[c->at].timeout_ms, step_done, c, &err) < 0)
+	if (point (steps[c->at].area, "", &err) < 0 ||
+	    enc_privd_link_order (c->link, &order, steps[c->at].timeout_ms, step_done, c, &err) < 0)
 		run_end (c, &err);
 }
 
@@ -241,6 +251,9 @@ static void step_done (int rc, const struct enc_answer *answer, const struct enc
 {
 	struct enc_converge *c = arg;
 	struct enc_json *evidence = evidence_parse (answer);
+	struct enc_error late = { 0 };
+	if (rc >= 0 && (rc = point (steps[c->at].area, ".done", &late)) < 0)
+		err = &late;
 	if (evidence)
 		enc_json_set (c->evidence, steps[c->at].area, evidence);
 	if (rc < 0) {

@@ -55,6 +55,21 @@ struct enc_runner {
 static void begin (struct enc_runner *r);
 static void step (struct enc_runner *r);
 
+/* Fault points are called privd.JOB before a task is given to its family, privd.JOB.done when it is done and not yet in the state. */
+static const char *const point_names[ENC_JOB_MAX] = {
+	[ENC_JOB_FENCE] = "fence", [ENC_JOB_FENCE_CHECK] = "fence_check", [ENC_JOB_OVERLAY] = "overlay", [ENC_JOB_OVERLAY_KEY] = "overlay_key",
+	[ENC_JOB_VOLUMES] = "volumes", [ENC_JOB_UNITS] = "units", [ENC_JOB_ROLES] = "roles", [ENC_JOB_ACCOUNTS] = "accounts", [ENC_JOB_DOOR] = "door",
+	[ENC_JOB_CLEAN] = "clean", [ENC_JOB_MEASURE] = "measure", [ENC_JOB_PROBE] = "probe", [ENC_JOB_AGENT] = "agent",
+};
+
+static int point (uint8_t job, const char *suffix, struct enc_error *err)
+{
+	char name[48];
+
+	(void)snprintf (name, sizeof name, "privd.%s%s", point_names[job], suffix);
+	return enc_point (name, err);
+}
+
 static void run_free (struct run *run)
 {
 	if (!run)
@@ -119,6 +134,8 @@ static void task_done (int rc, const struct enc_error *err, struct enc_view evid
 	struct enc_error why = { 0 };
 
 	merge (run->evidence, found);
+	if (rc == 0 && (rc = point (s->job, ".done", &why)) < 0)
+		err = &why;
 	if (rc == 0 && s->job == ENC_JOB_MEASURE && (rc = enc_privd_attest (r->p, run->doc, run->evidence, &why)) < 0)
 		err = &why;
 	if (rc < 0)
@@ -135,7 +152,6 @@ static void step (struct enc_runner *r)
 	struct enc_task task = { .doc = run->doc, .fd = -1 };
 	struct enc_error err = { 0 };
 	const struct enc_plan_step *s;
-	char point[48];
 	int rc;
 
 	if (run->plan.at >= run->plan.n || (run->rc < 0 && !run->own)) {
@@ -148,7 +164,6 @@ static void step (struct enc_runner *r)
 		r->step_waits = true;
 		return;
 	}
-	(void)snprintf (point, sizeof point, "privd.job%u", s->job);
 	task.job = s->job;
 	task.flags = s->flags;
 	if (s->job == ENC_JOB_ROLES || s->job == ENC_JOB_ACCOUNTS)
@@ -159,7 +174,7 @@ static void step (struct enc_runner *r)
 		k->data = run->keys[i].data;
 		k->len = run->keys[i].len;
 	}
-	if ((rc = enc_point (point, &err)) < 0 || (rc = enc_hands_do (r->p->hands, &task, s->ms, task_done, r, &err)) < 0) {
+	if ((rc = point (s->job, "", &err)) < 0 || (rc = enc_hands_do (r->p->hands, &task, s->ms, task_done, r, &err)) < 0) {
 		fail_with (run, rc, &err);
 		run->plan.at++;
 		step (r);

@@ -93,3 +93,11 @@ def spare_lab():
     yield make
     for small in made:
         small.lab("down")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Lets fixtures see, when they end, whether their test failed."""
+    outcome = yield
+    if call.when == "call":
+        item.failed_call = outcome.get_result().failed
