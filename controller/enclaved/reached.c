@@ -48,13 +48,21 @@ static bool id_is (const struct enc_json *areas, const char *area, const char *w
 	return !want[0] || text_is (areas, area, want, "");
 }
 
+/* Begun on the node and not known to have ended well (its privd died in between). */
+static bool is_sure (const struct enc_doc *doc, const struct enc_json *areas)
+{
+	const struct enc_json *unsure = enc_json_get (areas, "unsure");
+
+	return !(doc->volumes_n && has (unsure, "volumes")) && !(doc->roles && has (unsure, "roles"));
+}
+
 static bool areas_are (const struct enc_doc *doc, const struct enc_json *a)
 {
 	return text_is (a, "door", doc->door ? "open" : "shut", "shut") && roles_are (a, doc->roles) && volumes_are (a, doc) &&
 	       text_is (a, "units", doc->units == ENC_UNITS_DOWN ? "down" : "site", "site") &&
 	       text_is (a, "fence", enc_fence_mode_name (doc->fence), "none") &&
 	       text_is (a, "overlay", doc->overlay ? "up" : "down", "down") && id_is (a, "clean", doc->clean_id) &&
-	       id_is (a, "measure", doc->challenge) && id_is (a, "probe", doc->probe_id);
+	       is_sure (doc, a) && id_is (a, "measure", doc->challenge) && id_is (a, "probe", doc->probe_id);
 }
 
 static int failure (const struct enc_doc *doc, const struct enc_json *failed, struct enc_error *err)

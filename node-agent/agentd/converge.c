@@ -44,6 +44,15 @@ static bool volume_wanted (const struct enc_doc *doc, const char *name)
 	return false;
 }
 
+static bool is_unsure (const struct view_of_node *v, const char *name)
+{
+	const struct enc_json *list = enc_json_get (v->areas, "unsure");
+	for (size_t i = 0; i < enc_json_len (list); i++)
+		if (strcmp (enc_json_str (enc_json_at (list, i)) ? enc_json_str (enc_json_at (list, i)) : "", name) == 0)
+			return true;
+	return false;
+}
+
 static bool door_shuts (const struct view_of_node *v)
 {
 	return !v->doc->door && strcmp (area (v, "door"), "open") == 0;
@@ -102,7 +111,7 @@ static bool overlay_rises (const struct view_of_node *v)
 
 static bool volumes_rise (const struct view_of_node *v)
 {
-	return v->doc->volumes_n > enc_json_len (enc_json_get (v->areas, "volumes"));
+	return v->doc->volumes_n > enc_json_len (enc_json_get (v->areas, "volumes")) || (v->doc->volumes_n && is_unsure (v, "volumes"));
 }
 
 static bool roles_rise (const struct view_of_node *v)

@@ -25,6 +25,12 @@ static void set_areas (struct enc_json *out, const struct enc_node_state *s)
 	list = enc_json_set_array (areas, "volumes");
 	for (size_t i = 0; i < s->volumes.n; i++)
 		enc_json_add_str (list, s->volumes.v[i]);
+	/* What was begun and has not ended well: named above, but do not rely on it. */
+	list = enc_json_set_array (areas, "unsure");
+	if (s->unsure & 1u << ENC_JOB_VOLUMES)
+		enc_json_add_str (list, "volumes");
+	if (s->unsure & 1u << ENC_JOB_ROLES)
+		enc_json_add_str (list, "roles");
 	enc_json_set_str (areas, "units", s->units == ENC_UNITS_DOWN ? "down" : "site");
 	enc_json_set_str (areas, "fence", enc_fence_mode_name ((uint8_t)s->fence));
 	enc_json_set_str (areas, "overlay", s->overlay ? "up" : "down");

@@ -162,6 +162,48 @@ int enc_plan_tight (struct enc_node_state *s, const struct enc_doc *doc, struct 
 	return rc;
 }
 
+_Static_assert (ENC_DOC_VOLUMES_MAX <= 64, "news is a set of volumes");
+
+static int claim_volumes (struct enc_plan_step *step, const struct enc_doc *doc, struct enc_node_state *s, struct enc_error *err)
+{
+	int rc;
+
+	for (size_t i = 0; i < doc->volumes_n; i++) {
+		if (enc_strs_has (&s->volumes, doc->volumes[i].name))
+			continue;
+		if ((rc = enc_strs_add (&s->volumes, doc->volumes[i].name, err)) < 0)
+			return rc;
+		step->news |= UINT64_C (1) << i;
+	}
+	return step->news != 0;
+}
+
+static bool claim_roles (const struct enc_doc *doc, struct enc_node_state *s)
+{
+	uint32_t had = s->roles;
+
+	s->roles |= doc->roles;
+	return s->roles != had;
+}
+
+int enc_plan_claim (struct enc_plan *plan, const struct enc_doc *doc, struct enc_node_state *s, struct enc_error *err)
+{
+	struct enc_plan_step *step = &plan->step[plan->at];
+	int changed = 0;
+
+	if (step->flags & ENC_TASK_CLOSE)
+		return 0;
+	if (step->job == ENC_JOB_VOLUMES)
+		changed = claim_volumes (step, doc, s, err);
+	else if (step->job == ENC_JOB_ROLES)
+		changed = claim_roles (doc, s);
+	else if (step->job == ENC_JOB_OVERLAY && doc->overlay && !s->overlay)
+		changed = s->overlay = true;
+	if (changed > 0)
+		s->unsure |= 1u << step->job;
+	return changed;
+}
+
 /* ---- the state after ---- */
 
 /* What one finished task means. */
@@ -270,10 +312,12 @@ static int volumes_done (const struct outcome *o, struct enc_error *err)
 		(void)enc_strs_remove (open, open->v[i]);
 	}
 	for (size_t i = 0; i < o->doc->volumes_n && !closes (o); i++) {
-		if (enc_strs_has (open, o->doc->volumes[i].name))
+		bool known = enc_strs_has (open, o->doc->volumes[i].name);
+
+		if (known && !(o->step->news & UINT64_C (1) << i))
 			continue;
 		tell_volume (o, "open", o->doc->volumes[i].name);
-		if ((rc = enc_strs_add (open, o->doc->volumes[i].name, err)) < 0)
+		if (!known && (rc = enc_strs_add (open, o->doc->volumes[i].name, err)) < 0)
 			return rc;
 	}
 	return 0;

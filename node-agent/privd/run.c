@@ -174,7 +174,8 @@ static void step (struct enc_runner *r)
 		k->data = run->keys[i].data;
 		k->len = run->keys[i].len;
 	}
-	if ((rc = point (s->job, "", &err)) < 0 || (rc = enc_hands_do (r->p->hands, &task, s->ms, task_done, r, &err)) < 0) {
+	if ((rc = enc_plan_claim (&run->plan, run->doc, &r->p->state, &err)) < 0 || (rc > 0 && (rc = store (r, &err)) < 0) ||
+		(rc = point (s->job, "", &err)) < 0 || (rc = enc_hands_do (r->p->hands, &task, s->ms, task_done, r, &err)) < 0) {
 		fail_with (run, rc, &err);
 		run->plan.at++;
 		step (r);

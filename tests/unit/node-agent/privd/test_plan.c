@@ -48,6 +48,29 @@ static void carry_out (uint8_t verb, int rc, const char *evidence)
 		assert_int_equal (enc_plan_commit (&plan, plan.at, rc, &doc, found, &s, &spool, &err), 0);
 }
 
+/* As if privd had died between a task's beginning and its end. */
+static void what_is_begun_is_named_before_it_is_done (void **state)
+{
+	struct enc_error err = { 0 };
+
+	(void)state;
+	enc_plan_order (&plan, ENC_VERB_VOLUME, &doc, &s);
+	plan.at = 0;
+	assert_int_equal (enc_plan_claim (&plan, &doc, &s, &err), 1);
+	assert_int_equal (s.volumes.n, doc.volumes_n);
+	assert_true (s.unsure & 1u << ENC_JOB_VOLUMES);
+	assert_int_equal (enc_json_len (spool.events), 0);
+	assert_int_equal (enc_plan_commit (&plan, 0, 0, &doc, NULL, &s, &spool, &err), 0);
+	assert_int_equal (s.unsure, 0);
+	assert_int_equal (enc_json_len (spool.events), doc.volumes_n);
+	enc_plan_order (&plan, ENC_VERB_VOLUME, &doc, &s);
+	assert_int_equal (enc_plan_claim (&plan, &doc, &s, &err), 0);
+	enc_plan_order (&plan, ENC_VERB_ROLE, &doc, &s);
+	assert_int_equal (enc_plan_claim (&plan, &doc, &s, &err), 1);
+	assert_int_equal (s.roles, doc.roles);
+	assert_true (s.unsure & 1u << ENC_JOB_ROLES);
+}
+
 static void entering_forgets_the_clean (void **state)
 {
 	(void)state;
@@ -169,6 +192,7 @@ int main (void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup (entering_forgets_the_clean, setup),
+		cmocka_unit_test_setup (what_is_begun_is_named_before_it_is_done, setup),
 		cmocka_unit_test_setup (a_failed_opening_counts_as_open_and_keeps_the_door_shut, setup),
 		cmocka_unit_test_setup (a_failed_closing_leaves_it_open, setup),
 		cmocka_unit_test_setup (only_a_passed_clean_counts, setup),
