@@ -82,7 +82,7 @@ void enc_slurm_free (struct enc_slurm *slurm)
 	free (slurm);
 }
 
-/* Slurm's convention of all four loaders: success with a message, or an errno that says nothing changed. */
+/* Slurm's convention of the three loaders used so: success with a message, or an errno that says nothing changed. */
 #define LOAD(slurm, member, free_fn, what, call)                                                                       \
 	({                                                                                                             \
 		__typeof__ ((slurm)->member) fresh_ = NULL;                                                            \
@@ -113,6 +113,42 @@ static int load_jobs (time_t since, job_info_msg_t **ret)
 static int load_parts (time_t since, partition_info_msg_t **ret)
 {
 	return slurm_load_partitions (since, ret, SHOW_ALL);
+}
+
+static bool same_text (const char *a, const char *b)
+{
+	return strcmp (a ? a : "", b ? b : "") == 0;
+}
+
+static bool same_resvs (const reserve_info_msg_t *a, const reserve_info_msg_t *b)
+{
+	if (!a || a->record_count != b->record_count)
+		return false;
+	for (uint32_t i = 0; i < a->record_count; i++) {
+		const reserve_info_t *x = &a->reservation_array[i], *y = &b->reservation_array[i];
+
+		if (!same_text (x->name, y->name) || !same_text (x->node_list, y->node_list) || x->start_time != y->start_time ||
+		    x->end_time != y->end_time || x->flags != y->flags)
+			return false;
+	}
+	return true;
+}
+
+/* Always the whole list: a slurmctld that was restarted counts recovered reservations as unchanged since ever, and one that was made just
+ * before it died would never be seen. */
+static int load_resvs (struct enc_slurm *slurm, struct enc_error *err)
+{
+	reserve_info_msg_t *fresh = NULL;
+
+	if (slurm_load_reservations (0, &fresh) != SLURM_SUCCESS)
+		return enc_slurm_fail (err, "reservations");
+	if (same_resvs (slurm->resvs, fresh)) {
+		slurm_free_reservation_info_msg (fresh);
+		return 0;
+	}
+	slurm_free_reservation_info_msg (slurm->resvs);
+	slurm->resvs = fresh;
+	return 1;
 }
 
 static int add_hosts (struct enc_strs *to, const char *list, struct enc_error *err)
@@ -275,7 +311,7 @@ static int fetch (struct enc_slurm *slurm, struct enc_error *err)
 		return jobs;
 	if ((parts = LOAD (slurm, parts, slurm_free_partition_info_msg, "partitions", load_parts)) < 0)
 		return parts;
-	if ((resvs = LOAD (slurm, resvs, slurm_free_reservation_info_msg, "reservations", slurm_load_reservations)) < 0)
+	if ((resvs = load_resvs (slurm, err)) < 0)
 		return resvs;
 	return nodes + jobs + parts + resvs;
 }

@@ -190,16 +190,14 @@ static int op_reserve (struct worker *w, const struct args *a, struct enc_json *
 	return enc_slurm_reserve (full, list, end, have != NULL, err);
 }
 
-static int op_release (struct worker *w, const struct args *a, struct enc_json *out ENC_UNUSED, struct enc_error *err)
+static int op_release (ENC_UNUSED struct worker *w, const struct args *a, struct enc_json *out ENC_UNUSED, struct enc_error *err)
 {
 	enc_auto_free char *full = full_name (a->name, err);
-	int rc;
 
 	if (!full)
 		return -err->code;
-	if ((rc = load (w, err)) < 0)
-		return rc;
-	return enc_sched_resv_find (w->now, full) ? enc_slurm_release (full, err) : 0;
+	/* Slurm itself knows whether it is there; what we loaded may be of before. */
+	return enc_slurm_release (full, err);
 }
 
 static int drained_by_site (const struct enc_sched_node *node, struct enc_error *err)
