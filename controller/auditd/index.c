@@ -17,12 +17,14 @@
 
 #include "base/enc.h"
 
-#define LAYOUT "1"
+#define LAYOUT "2"
 
 struct enc_index {
 	sqlite3 *db;
 	sqlite3_stmt *add;
 	sqlite3_stmt *find;
+	sqlite3_stmt *name; /* adds to `names` */
+	char named[2][64];  /* the pair added last: most records follow one like them */
 	int log_fd;
 	uint64_t next;	  /* index of the next record to take in */
 	uint64_t segment; /* where it lies, or will lie */
@@ -64,7 +66,13 @@ static const char layout_sql[] =
 	"CREATE INDEX IF NOT EXISTS by_enclave_id ON rec (enclave_id) WHERE enclave_id IS NOT NULL;"
 	"CREATE INDEX IF NOT EXISTS by_dataset ON rec (dataset) WHERE dataset IS NOT NULL;"
 	"CREATE INDEX IF NOT EXISTS by_node ON rec (node) WHERE node IS NOT NULL;"
-	"CREATE INDEX IF NOT EXISTS by_ms ON rec (ms);";
+	"CREATE INDEX IF NOT EXISTS by_job ON rec (job, enclave_id) WHERE job IS NOT NULL;"
+	"CREATE INDEX IF NOT EXISTS by_clean ON rec (node, enclave_id) WHERE class = 'node' AND action IN ('clean', 'return');"
+	"CREATE INDEX IF NOT EXISTS by_ms ON rec (ms);"
+	/* Names are used again, ids never: which id had which name, and since which record. */
+	"CREATE TABLE IF NOT EXISTS names (enclave TEXT NOT NULL, enclave_id TEXT NOT NULL, first INTEGER, "
+	"PRIMARY KEY (enclave, enclave_id)) WITHOUT ROWID;"
+	"CREATE INDEX IF NOT EXISTS by_id ON names (enclave_id);";
 
 /* ---- state ---- */
 
@@ -107,7 +115,7 @@ static int meta_store (struct enc_index *index, struct enc_error *err)
 static int begin_anew (struct enc_index *index, const char *origin, struct enc_error *err)
 {
 	char sql[512];
-	int rc = enc_sql_exec (index->db, "DROP TABLE IF EXISTS rec; DROP TABLE IF EXISTS meta", err);
+	int rc = enc_sql_exec (index->db, "DROP TABLE IF EXISTS rec; DROP TABLE IF EXISTS names; DROP TABLE IF EXISTS meta", err);
 
 	if (rc == 0)
 		rc = enc_sql_exec (index->db, layout_sql, err);
@@ -136,6 +144,8 @@ static int open_db (
 		&index->add, err);
 	if (rc == 0)
 		rc = enc_sql_prepare (index->db, "SELECT seg, at FROM rec WHERE idx = ?", &index->find, err);
+	if (rc == 0)
+		rc = enc_sql_prepare (index->db, "INSERT OR IGNORE INTO names VALUES (?,?,?)", &index->name, err);
 	return rc;
 }
 
@@ -169,6 +179,7 @@ void enc_index_free (struct enc_index *index)
 		return;
 	(void)sqlite3_finalize (index->add);
 	(void)sqlite3_finalize (index->find);
+	(void)sqlite3_finalize (index->name);
 	(void)sqlite3_close (index->db);
 	free (index);
 }
@@ -193,14 +204,32 @@ static void bind_column (sqlite3_stmt *stmt, int at, const struct enc_json *valu
 		(void)sqlite3_bind_null (stmt, at);
 }
 
+static int add_name (struct enc_index *index, const struct enc_json *body, uint64_t idx, struct enc_error *err)
+{
+	const char *name = enc_json_str (enc_json_find (body, "/obj/enclave"));
+	const char *id = enc_json_str (enc_json_find (body, "/obj/enclave_id"));
+
+	if (!name || !id || (strcmp (name, index->named[0]) == 0 && strcmp (id, index->named[1]) == 0))
+		return 0;
+	(void)snprintf (index->named[0], sizeof (index->named[0]), "%s", name);
+	(void)snprintf (index->named[1], sizeof (index->named[1]), "%s", id);
+	(void)sqlite3_bind_text (index->name, 1, name, -1, SQLITE_TRANSIENT);
+	(void)sqlite3_bind_text (index->name, 2, id, -1, SQLITE_TRANSIENT);
+	(void)sqlite3_bind_int64 (index->name, 3, (sqlite3_int64)idx);
+	return enc_sql_run (index->db, index->name, err);
+}
+
 static int add_record (struct enc_index *index, const struct enc_frame *frame, uint64_t offset, struct enc_error *err)
 {
 	enc_auto (enc_json) struct enc_json *body =
 		enc_json_parse ((const char *)frame->body, frame->len, ENC_FRAME_BODY_MAX, err);
 	int64_t when = 0;
+	int rc;
 
 	if (!body)
 		return -ENC_EINTEGRITY;
+	if ((rc = add_name (index, body, frame->index, err)) < 0)
+		return rc;
 	if (enc_time_parse (enc_json_get_str (body, "ts", ""), &when, NULL) < 0)
 		when = 0;
 	(void)sqlite3_bind_int64 (index->add, 1, (sqlite3_int64)frame->index);
@@ -301,7 +330,17 @@ int enc_index_body (struct enc_index *index, uint64_t idx, struct enc_buf *ret, 
 
 /* ---- searching ---- */
 
-#define WHERE_MAX 1024
+#define WHERE_MAX 2048
+
+/* What a user did and what was done to him; every record of his jobs; and what was said of the nodes that they ran on: cleaned, and
+ * given back. Both only within the same enclave: job numbers and nodes are used again. */
+#define HIS_JOBS "(SELECT DISTINCT job, enclave_id FROM rec WHERE user = @user AND job IS NOT NULL)"
+#define OF_USER                                                                                                        \
+	"idx IN (SELECT idx FROM rec WHERE user = @user UNION ALL SELECT idx FROM rec WHERE target = @user UNION ALL "  \
+	"SELECT r.idx FROM " HIS_JOBS " AS j CROSS JOIN rec AS r ON r.job = j.job AND r.enclave_id = j.enclave_id "     \
+	"UNION ALL SELECT c.idx FROM (SELECT DISTINCT r.node, r.enclave_id FROM " HIS_JOBS " AS j CROSS JOIN rec AS r " \
+	"ON r.job = j.job AND r.enclave_id = j.enclave_id WHERE r.node IS NOT NULL) AS n CROSS JOIN rec AS c ON "       \
+	"c.node = n.node AND c.enclave_id = n.enclave_id WHERE c.class = 'node' AND c.action IN ('clean', 'return'))"
 
 static void add_clause (char where[WHERE_MAX], const void *wanted, const char *clause)
 {
@@ -334,8 +373,10 @@ static sqlite3_stmt *compile (struct enc_index *index, const struct enc_index_qu
 	char sql[WHERE_MAX + 512];
 	sqlite3_stmt *stmt = NULL;
 
-	add_clause (where, q->user, "(user = @user OR target = @user)");
-	add_clause (where, q->enclave, "(enclave = @enclave OR enclave_id = @enclave)");
+	add_clause (where, q->user, OF_USER);
+	add_clause (where, q->enclave,
+		"(enclave = @enclave OR enclave_id = @enclave OR enclave_id IN (SELECT enclave_id FROM names WHERE "
+		"enclave = @enclave))");
 	add_clause (where, q->dataset, "dataset = @dataset");
 	add_clause (where, q->node, "node = @node");
 	add_clause (where, q->action, "(class = @action OR action = @action OR class || '.' || action = @action)");
@@ -391,14 +432,35 @@ int enc_index_search (struct enc_index *index, const struct enc_index_query *que
 		*ret_matched = (uint64_t)sqlite3_column_int64 (stmt, 0);
 	(void)sqlite3_finalize (stmt);
 	stmt = compile (index, query,
-		"SELECT idx, ms, class, action, outcome, user, role, mfa, session, ip, enclave, dataset, job, node, "
-		"object, target, enclave_id "
+		"SELECT idx, ms, class, action, outcome, user, role, mfa, session, ip, coalesce (enclave, (SELECT n.enclave "
+		"FROM names AS n WHERE n.enclave_id = rec.enclave_id LIMIT 1)), dataset, job, node, object, target, enclave_id "
 		"FROM rec",
 		"ORDER BY idx LIMIT @limit", err);
 	if (!stmt)
 		return -ENC_EUNAVAIL;
 	while ((step = sqlite3_step (stmt)) == SQLITE_ROW)
 		add_row (records, stmt);
+	(void)sqlite3_finalize (stmt);
+	return step == SQLITE_DONE ? 0 : enc_sql_fail (index->db, "search", err);
+}
+
+int enc_index_names (struct enc_index *index, const char *enclave, struct enc_json *names, struct enc_error *err)
+{
+	sqlite3_stmt *stmt = NULL;
+	int step, rc = enc_sql_prepare (index->db,
+			  "SELECT enclave, enclave_id, first FROM names WHERE enclave = @enclave OR enclave_id = @enclave ORDER BY "
+			  "first", &stmt, err);
+
+	if (rc < 0)
+		return rc;
+	bind_text (stmt, "@enclave", enclave);
+	while ((step = sqlite3_step (stmt)) == SQLITE_ROW) {
+		struct enc_json *row = enc_json_add_object (names);
+
+		enc_json_set_str (row, "name", (const char *)sqlite3_column_text (stmt, 0));
+		enc_json_set_str (row, "id", (const char *)sqlite3_column_text (stmt, 1));
+		enc_json_set_i64 (row, "first", sqlite3_column_int64 (stmt, 2));
+	}
 	(void)sqlite3_finalize (stmt);
 	return step == SQLITE_DONE ? 0 : enc_sql_fail (index->db, "search", err);
 }

@@ -27,8 +27,8 @@ struct enc_buf;
 int enc_index_body (struct enc_index *index, uint64_t idx, struct enc_buf *ret, struct enc_error *err) ENC_MUST_USE;
 
 struct enc_index_query {
-	const char *user;    /* who did it, or to whom; NULL: any; likewise below */
-	const char *enclave; /* name or id */
+	const char *user;    /* who did it, or to whom, and what belongs to his jobs; NULL: any; likewise below */
+	const char *enclave; /* name or id; a name finds all that carry one of its ids */
 	const char *dataset;
 	const char *node;
 	const char *action; /* "class", "class.action" or "action" */
@@ -43,5 +43,9 @@ struct enc_index_query {
  * in all. */
 int enc_index_search (struct enc_index *index, const struct enc_index_query *query, struct enc_json *records,
 	uint64_t *ret_matched, struct enc_error *err) ENC_MUST_USE;
+
+/* The enclaves that a name or id stands for, oldest first: {"name","id","first"}, `first` being the record that first named it so. */
+int enc_index_names (
+	struct enc_index *index, const char *enclave, struct enc_json *names, struct enc_error *err) ENC_MUST_USE;
 
 #endif

@@ -316,6 +316,8 @@ static int search (struct auditd *a, const struct search *in, struct enc_json *o
 	records = enc_json_set_array (out, "records");
 	if ((rc = enc_index_search (a->index, &query, records, &matched, err)) < 0)
 		return rc;
+	if (in->enclave && (rc = enc_index_names (a->index, in->enclave, enc_json_set_array (out, "enclaves"), err)) < 0)
+		return rc;
 	put_texts (a, records);
 	enc_json_set_u64 (out, "matched", matched);
 	enc_json_set_bool (out, "complete", matched == enc_json_len (records));

@@ -3,6 +3,7 @@
 #include "controller/enclaved/agents.h"
 
 #include <arpa/inet.h>
+#include "base/enctime.h"
 #include "base/log.h"
 #include "controller/enclaved/record.h"
 #include "base/enc.h"
@@ -139,6 +140,8 @@ static struct enc_json *event_record (const char *node, const char *boot, const 
 	for (int i = 0; taken[i]; i++)
 		if (enc_json_get (event, taken[i]))
 			enc_json_set (record, taken[i], enc_json_copy (enc_json_get (event, taken[i])));
+	/* A node gives its reason in words; the log takes one. */
+	enc_record_reason (record, enc_json_str (enc_json_find (record, "/data/reason")));
 	while (enc_json_next (obj, &it))
 		enc_record_obj (record, it.key, enc_json_str (it.value));
 	/* Whatever it says, it speaks for itself alone. */
@@ -147,6 +150,20 @@ static struct enc_json *event_record (const char *node, const char *boot, const 
 	enc_json_set_str (src, "boot", boot);
 	enc_json_set_i64 (src, "counter", enc_json_get_i64 (event, "counter", 0));
 	return record;
+}
+
+/* Whose node it was: told by the node where it knows, else the enclave that holds it, if it held it already when that happened. */
+static void set_enclave (struct enc_ctl *c, const char *node, const struct enc_json *event, struct enc_json *record)
+{
+	const char *id = enc_json_str (enc_json_find (record, "/obj/enclave_id")), *time = enc_json_get_str (event, "time", NULL);
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	enc_auto_done (enc_node_done) struct enc_node n = { 0 };
+	int64_t at = 0;
+
+	if (!id && enc_node_load (c->db, node, &n, NULL) == 0 && time && enc_time_parse (time, &at, NULL) == 0 && at >= n.held_since * ENC_NS_S)
+		id = n.enclave_id;
+	if (id && *id && enc_enclave_load (c->db, id, &e, NULL) == 0)
+		enc_record_enclave (record, &e);
 }
 
 static void record_gap (struct enc_ctl *c, const char *node, int64_t first, int64_t last)
@@ -163,8 +180,12 @@ static void record_gap (struct enc_ctl *c, const char *node, int64_t first, int6
 /* The log's refusal of one event's form must not hold up all that follow. */
 static bool log_event (struct enc_ctl *c, const char *node, const char *boot, const struct enc_json *event)
 {
+	struct enc_json *record = event_record (node, boot, event);
 	struct enc_error err = { 0 };
-	int rc = enc_record_now (c, event_record (node, boot, event), NULL, &err);
+	int rc;
+
+	set_enclave (c, node, event, record);
+	rc = enc_record_now (c, record, NULL, &err);
 
 	if (rc == -ENC_EUSAGE || rc == -ENC_EINVAL || rc == -ENC_ELIMIT)
 		enc_log_err (ENC_LOG_ERROR, &err, "the log refused an event of %s", node);

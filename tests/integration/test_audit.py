@@ -98,6 +98,56 @@ def test_search_answers_in_the_contracts_shape(auditd):
         assert refusal.value.code == "usage"
 
 
+def test_a_name_finds_all_of_its_enclaves_and_shows_each(auditd):
+    auditd.start()
+    client = auditd.client()
+
+    def add(cls, action, obj, **members):
+        return client.append({"class": cls, "action": action, "outcome": "ok", "actor": {"user": "admin1"}, "obj": obj, **members})["index"]
+
+    first = add("enclave", "create", {"enclave": "cxr", "enclave_id": "aaa"})
+    step = add("step", "do", {"enclave_id": "aaa"}, data={"step": "reserve"})
+    order = add("node", "order", {"node": "n1"}, head={"verb": "node.grant", "enclave": "aaa"})
+    door = add("door", "open", {"enclave_id": "aaa"})
+    add("enclave", "create", {"enclave": "other", "enclave_id": "ooo"})
+    add("door", "open", {"enclave_id": "ooo"})
+    again = add("enclave", "create", {"enclave": "cxr", "enclave_id": "bbb"})
+    shut = add("door", "shut", {"enclave_id": "bbb"})
+    answer = client.call("search", enclave="cxr")
+    assert [row["index"] for row in answer["records"]] == [first, step, order, door, again, shut]
+    assert {row["enclave"] for row in answer["records"]} == {"cxr"}, "a record that has the id alone is shown with the name"
+    assert answer["enclaves"] == [{"name": "cxr", "id": "aaa", "first": first}, {"name": "cxr", "id": "bbb", "first": again}]
+    one = client.call("search", enclave="bbb")
+    assert [row["index"] for row in one["records"]] == [again, shut] and [e["id"] for e in one["enclaves"]] == ["bbb"]
+    assert client.call("search", enclave="nothing")["enclaves"] == []
+    auditd.stop()
+    (auditd.state / "index.db").unlink()
+    auditd.start()
+    assert auditd.client().call("search", enclave="cxr")["matched"] == 6, "made again, it answers the same"
+
+
+def test_a_user_brings_his_jobs_and_what_became_of_their_nodes(auditd):
+    auditd.start()
+    client = auditd.client()
+
+    def add(cls, action, outcome="ok", **members):
+        return client.append({"class": cls, "action": action, "outcome": outcome, **members})["index"]
+
+    own = add("session", "start", actor={"user": "res1"}, obj={"enclave_id": "aaa"})
+    submit = add("job", "submit", actor={"user": "res1"}, obj={"enclave_id": "aaa", "job": "7"})
+    start = add("job", "start", obj={"enclave_id": "aaa", "job": "7", "node": "n1"})
+    touched = add("file", "access", obj={"enclave_id": "aaa", "job": "7", "node": "n1", "path_hmac": "0" * 64})
+    add("job", "start", obj={"enclave_id": "bbb", "job": "7", "node": "n1"})      # the same number in another enclave
+    add("job", "submit", actor={"user": "res2"}, obj={"enclave_id": "aaa", "job": "8"})
+    add("job", "start", obj={"enclave_id": "aaa", "job": "8", "node": "n2"})
+    back = add("node", "return", obj={"enclave_id": "aaa", "node": "n1"})
+    add("node", "return", obj={"enclave_id": "aaa", "node": "n2"})
+    add("node", "return", obj={"enclave_id": "bbb", "node": "n1"})
+    answer = client.call("search", user="res1")
+    assert [row["index"] for row in answer["records"]] == [own, submit, start, touched, back]
+    assert answer["matched"] == 5
+
+
 def test_the_side_index_is_made_again_when_it_is_lost_or_damaged(auditd):
     auditd.start()
     add(auditd, 50)
