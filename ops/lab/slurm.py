@@ -96,5 +96,18 @@ def ready(lab):
 
 
 def wait_ready(lab, seconds=40):
-    if present(lab):
+    if not present(lab):
+        return
+    try:
         wait(lambda: ready(lab), seconds, "all compute nodes to be idle in the general pool")
+    except LabError as error:
+        raise LabError(f"{error}\n{_excuse(lab)}") from None
+
+
+EXCUSES = (("head", "sinfo", "-N", "-o", "%N %T %E"), ("head", "scontrol", "-o", "show", "reservation"),
+           ("ctl", "runuser", "-u", "admin1", "--", "enclavectl", "node", "list"), ("ctl", "runuser", "-u", "admin1", "--", "enclavectl", "list"))
+
+
+def _excuse(lab):
+    """What the scheduler and the controller say about the nodes, for a person who must find out why one is not idle."""
+    return "\n".join(lab.run(*words, check=False).rstrip() for words in EXCUSES if lab.has(words[0]) and lab.init(words[0]))

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import time
 import uuid
 
@@ -68,13 +69,24 @@ def wait_until(condition, seconds=30, what="condition", every=0.1):
         time.sleep(every)
 
 
+def bring_up(shared):
+    """One file that leaves the lab broken fails by itself; those after it get a new lab, and the reason is printed."""
+    done = shared.lab("up", check=False, timeout=900)
+    if done.returncode:
+        print(f"the lab was left in a state that `lab up` cannot mend; a new one is made\n{done.stderr}", file=sys.stderr)
+        shared.lab("down")
+        shared.lab("up", timeout=900)
+
+
 @pytest.fixture(scope="session")
 def lab():
     shared = Lab(os.environ.get("LAB_DIR") or BASE / f"pytest-{os.getpid()}")
     was_up = shared.is_up()
     if not was_up:
-        shared.lab("up", timeout=900)
+        bring_up(shared)
     yield shared
+    if not shared.is_up():
+        shared.lab("up", timeout=900)   # a file that leaves the lab broken fails here, with the lab's reasons, and not the next one
     if not was_up and not os.environ.get("LAB_KEEP"):
         shared.lab("down")
 
