@@ -25,16 +25,16 @@ LINES = {"/etc/passwd": "toor:x:0:0::/root:/bin/bash", "/etc/enclave/units.json"
 # Debian keeps some of these behind links of its alternatives.
 PLANT = """set -e
 set -- "$(readlink -f "$1")" "$2" "$3"
-mkdir -p /root/kept
-[ -d "$(dirname "$1")" ] || { mkdir "$(dirname "$1")"; touch /root/kept/folder; }
-if [ -e "$1" ]; then cp -a "$1" /root/kept/it; cp -a "$1" "$1.new"; echo "$2" >> "$1.new"; mv "$1.new" "$1"; else echo "$2" > "$1"; fi
+mkdir -p /root/before-planting
+[ -d "$(dirname "$1")" ] || { mkdir "$(dirname "$1")"; touch /root/before-planting/folder; }
+if [ -e "$1" ]; then cp -a "$1" /root/before-planting/it; cp -a "$1" "$1.new"; echo "$2" >> "$1.new"; mv "$1.new" "$1"; else echo "$2" > "$1"; fi
 [ -z "$3" ] || chmod 4755 "$1"
 """
 RESTORE = """set -e
 set -- "$(readlink -f "$1")"
-if [ -e /root/kept/it ]; then cp -a /root/kept/it "$1.new"; mv "$1.new" "$1"; else rm -f "$1"; fi
-[ ! -e /root/kept/folder ] || rmdir "$(dirname "$1")"
-rm -rf /root/kept
+if [ -e /root/before-planting/it ]; then cp -a /root/before-planting/it "$1.new"; mv "$1.new" "$1"; else rm -f "$1"; fi
+[ ! -e /root/before-planting/folder ] || rmdir "$(dirname "$1")"
+rm -rf /root/before-planting
 """
 
 

@@ -147,6 +147,7 @@ def test_crash_loses_memory_but_no_disk_and_reboot_is_a_new_boot(lab):
     assert lab.run("n4", "true", check=False).returncode == 125
     lab.lab("reboot", "n4")
     assert lab.run("n4", "cat", "/root/kept").stdout == "kept\n"
+    lab.run("n4", "rm", "/root/kept")
     assert lab.run("n4", "ls", "/run/lost", check=False).returncode != 0
     assert "lost" not in lab.run("n4", "nft", "list", "tables").stdout, "a boot starts with an empty firewall"
     assert boot_id(lab, "n4") not in (before, boot_id(lab, "n3"))
