@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/peer.h"
+#include "controller/enclaved/metrics.h"
 #include "base/enc.h"
 
 #define OP(name, fn_, help_) static const struct enc_api_op name = { .fn = (fn_), .help = (help_) }
@@ -36,6 +37,7 @@ OP (op_users, enc_api_users, "People that the policies know");
 OP (op_training, enc_api_training, "Note until when a user is trained");
 OP (op_volumes, enc_api_volumes, "Volumes that the caller may see");
 OP (op_doctor, enc_api_doctor, "What is wrong, and what to do");
+OP (op_metrics, enc_api_metrics, "Figures for monitoring, as OpenMetrics text");
 OP (op_whoami, enc_api_whoami, "Who the caller is to this service");
 
 static void dispatch (struct enc_http_req *req, void *arg);
@@ -68,6 +70,7 @@ const struct enc_http_route enc_api_routes[] = {
 	{ "POST", "/v1/users/{}/training", dispatch, ENC_HTTP_BODY, &op_training },
 	{ "GET", "/v1/volumes", dispatch, 0, &op_volumes },
 	{ "GET", "/v1/doctor", dispatch, 0, &op_doctor },
+	{ "GET", "/metrics", dispatch, 0, &op_metrics },
 	{ "GET", "/v1/audit/{}", dispatch, 0, &op_audit },
 	{ "GET", "/v1/key", dispatch, 0, &op_keys },
 	{ "GET", "/v1/policies", dispatch, 0, &op_policies },
@@ -117,6 +120,7 @@ static void log_refusal (struct enc_http_req *req, int status, void *arg)
 
 	if (status < 400)
 		return;
+	enc_metrics_refused (c, status);
 	if (!actor && who_is (c, req, &found))
 		actor = &found;
 	record = enc_record ("api", "refused", status == 403 || status == 404 ? "denied" : "failed");

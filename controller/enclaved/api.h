@@ -15,7 +15,7 @@ struct enc_api {
 	const struct enc_json *body;  /* NULL: none */
 	int status;                   /* of a good answer; 200 unless set */
 	struct enc_json *answer;      /* given to the caller */
-	bool parked;                  /* the request was handed on to a poll: no answer here */
+	bool parked;                  /* the request was handed on to a poll, or has its answer */
 };
 
 typedef int (*enc_api_fn) (struct enc_api *a, struct enc_error *err);
@@ -69,6 +69,7 @@ int enc_api_users (struct enc_api *a, struct enc_error *err);
 int enc_api_training (struct enc_api *a, struct enc_error *err);
 int enc_api_volumes (struct enc_api *a, struct enc_error *err);
 int enc_api_doctor (struct enc_api *a, struct enc_error *err);
+int enc_api_metrics (struct enc_api *a, struct enc_error *err);
 
 /* ---- for handlers ---- */
 

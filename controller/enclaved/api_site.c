@@ -1,7 +1,11 @@
 /* People, volumes, and what is wrong here. */
 #include "controller/enclaved/api.h"
 
+#include <string.h>
+
+#include "base/cleanup.h"
 #include "base/enctime.h"
+#include "controller/enclaved/metrics.h"
 #include "base/enc.h"
 
 /* ---- people ---- */
@@ -144,13 +148,18 @@ static void check_counts (struct enc_api *a, struct enc_json *list)
 	}
 }
 
+/* root may ask too: whoever mends things needs to see what is broken. */
+static int may_look (struct enc_api *a, enum enc_action action, struct enc_error *err)
+{
+	return a->actor->uid == 0 ? 0 : enc_api_may (a, action, err);
+}
+
 int enc_api_doctor (struct enc_api *a, struct enc_error *err)
 {
 	struct enc_json *list;
-	int rc;
+	int rc = may_look (a, ENC_ACT_KEY_STATUS, err);
 
-	/* root may ask too: whoever mends things needs to see what is broken. */
-	if (a->actor->uid != 0 && (rc = enc_api_may (a, ENC_ACT_KEY_STATUS, err)) < 0)
+	if (rc < 0)
 		return rc;
 	a->answer = enc_json_object ();
 	list = enc_json_set_array (a->answer, "checks");
@@ -159,5 +168,17 @@ int enc_api_doctor (struct enc_api *a, struct enc_error *err)
 	check_service (a, list, a->c->keyd, "status", "keys", "systemctl status enclave-keyd");
 	check_service (a, list, a->c->schedd, "nodes", "scheduler", "systemctl status enclave-schedd");
 	check_counts (a, list);
+	return 0;
+}
+
+int enc_api_metrics (struct enc_api *a, struct enc_error *err)
+{
+	enc_auto_free char *text = NULL;
+	int rc = may_look (a, ENC_ACT_NODE_LIST, err);
+
+	if (rc < 0 || (rc = enc_metrics_text (a->c, &text, err)) < 0)
+		return rc;
+	enc_http_reply_text (a->req, 200, ENC_METRICS_TYPE, text, strlen (text));
+	a->parked = true;
 	return 0;
 }

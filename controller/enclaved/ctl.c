@@ -36,6 +36,8 @@ const struct enc_field enc_conf_fields[] = {
 	C (login_port_base, "login_port_base", ENC_T_U32, .min = 1024, .max = 65000, .dflt = "22000", .help = "plus the enclave's number"),
 	C (overlay_port_base, "overlay_port_base", ENC_T_U32, .min = 1024, .max = 65000, .dflt = "51820", .help = "plus the enclave's number"),
 	C (overlay_prefix, "overlay_prefix", ENC_T_STR, .min = 3, .max = 7, .dflt = "\"10.77\"", .help = "first half of the overlay's networks"),
+	C (metrics_file, "metrics_file", ENC_T_PATH, .help = "figures for monitoring are written here, for node-exporter's textfile collector; absent: none"),
+	C (metrics_every_s, "metrics_every", ENC_T_DURATION, .min = 1, .max = 3600, .dflt = "\"15s\"", .help = "how often"),
 	ENC_FIELD_END
 };
 

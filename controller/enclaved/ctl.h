@@ -20,11 +20,15 @@ struct enc_conf {
 	uint64_t token_ttl_s, measure_every_s;
 	uint32_t slurmctld_port, slurmd_port, srun_port_first, srun_port_last, login_port_base, overlay_port_base;
 	char *overlay_prefix;      /* "10.77": enclave K gets <prefix>.K.0/24 */
+	char *metrics_file;        /* NULL: none */
+	uint64_t metrics_every_s;
 };
 extern const struct enc_field enc_conf_fields[];
 
 struct enc_run;
 struct enc_poll;
+
+enum { ENC_REFUSED_KINDS = 7 };
 
 struct enc_ctl {
 	struct enc_conf *conf;
@@ -39,6 +43,7 @@ struct enc_ctl {
 	struct enc_run *runs;      /* enclaves in motion */
 	struct enc_poll *polls;    /* parked requests: agents waiting for a document, callers waiting for events */
 	struct enc_strs baselining; /* nodes whose baseline is being taken */
+	uint64_t refused[ENC_REFUSED_KINDS]; /* since the start; metrics.h */
 	int api_fd, agents_fd;     /* opened as root, -1 once handed over */
 	bool stopping;
 	void (*look) (struct enc_ctl *c); /* have enc_polls_look() called soon, from the loop */

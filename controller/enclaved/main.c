@@ -8,6 +8,7 @@
 #include "base/point.h"
 #include "controller/enclaved/agents.h"
 #include "controller/enclaved/api.h"
+#include "controller/enclaved/metrics.h"
 #include "controller/enclaved/polls.h"
 #include "controller/enclaved/sweep.h"
 #include "base/enc.h"
@@ -118,7 +119,7 @@ static int on_start (struct enc_daemon *d, struct enc_error *err)
 	if ((rc = clients (c, err)) < 0 || (rc = events (p, err)) < 0 || (rc = enc_fiber_start (c->fibers, enc_record_spool, c, NULL, err)) < 0 ||
 	    (rc = enc_api_start (c, err)) < 0 || (rc = enc_agents_start (c, err)) < 0)
 		return rc;
-	if ((rc = enc_sweep_start (c, err)) < 0)
+	if ((rc = enc_sweep_start (c, err)) < 0 || (rc = enc_metrics_start (c, err)) < 0)
 		return rc;
 	return enc_life_start (c, err);
 }

@@ -96,7 +96,7 @@ def _controller(lab, host, etc):
     everybody = [host_named(name) for name in plan(lab.record["nodes"], lab.record["services"])]
     _json(etc / "enclaved.json", {"address4": host.ipv4, "address6": host.ipv6, "listen": "::", "port": AGENT_PORT,
                                   "service_nodes": [h.name for h in everybody if h.role == "service"], "observers": [h.name for h in everybody if h.role in OBSERVERS],
-                                  "outsiders": [a for h in outside for a in (h.ipv4, h.ipv6)]})
+                                  "outsiders": [a for h in outside for a in (h.ipv4, h.ipv6)], "metrics_file": "/var/lib/enclave/metrics.prom"})
     _json(etc / "schedd.json", {})
     write_file(etc / "lendable", f"n[1-{lab.record['nodes']}]\ngeneral never below 1 schedulable nodes\n")
     for profile in ("hipaa", "lab"):

@@ -4,6 +4,7 @@
 Man pages against the programs' own tables, keys of configuration files against --check-config, openapi.yaml against the route tables, links, commands that
 pages tell people to type, spelling, and what must not stand in the repository.
 """
+import json
 import os
 import re
 import shutil
@@ -281,7 +282,26 @@ def private(build):
                 yield f"{path}:{number}: a registry: {line.strip()[:80]}"
 
 
-RULES = {f.__name__: f for f in (commands, options, man, keys, openapi, links, typed, spelling, private)}
+def runbook(build):
+    """Alarms, dashboard, runbook and the controller's figures name the same things."""
+    import yaml
+    source, page = read("controller/enclaved/metrics.c"), "docs/runbook.md"
+    figures = {name + suffix for name in re.findall(r'"(enclave_[a-z_]+)"', source) for suffix in ("", "_total", "_count", "_sum")}
+    alerts = {r["alert"]: r for g in yaml.safe_load(read("ops/site/monitoring/alerts.yml"))["groups"] for r in g["rules"]}
+    panels = json.loads(read("ops/site/monitoring/dashboard.json"))["panels"]
+    used = [(name, rule["expr"]) for name, rule in alerts.items()] + [(p["title"], t["expr"]) for p in panels for t in p["targets"]]
+    for where, expression in used:
+        for figure in sorted(set(re.findall(r"enclave_[a-z_]+", expression)) - figures):
+            yield f"{where}: there is no figure {figure}"
+    for name, rule in alerts.items():
+        if rule["annotations"]["runbook"] != f"runbook.md#{name.lower()}":
+            yield f"{name}: does not point at its own paragraph"
+    headings = set(re.findall(r"^## (Enclave\w+)$", read(page), re.M))
+    yield from (f"{page}: no paragraph for {name}" for name in sorted(set(alerts) - headings))
+    yield from (f"{page}: {name} is no alarm" for name in sorted(headings - set(alerts)))
+
+
+RULES = {f.__name__: f for f in (commands, options, man, keys, openapi, links, typed, runbook, spelling, private)}
 
 
 def main():

@@ -120,4 +120,4 @@ def unserved(commands):
 
 def routes(file="controller/enclaved/api.c"):
     """(method, path with {}) of what the controller serves to people, or (agents.c) to agents."""
-    return re.findall(r'\{ "([A-Z]+)", "(/v1/[^"]*)"', read(file))
+    return re.findall(r'\{ "([A-Z]+)", "(/[^"]*)"', read(file))

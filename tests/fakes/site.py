@@ -62,7 +62,7 @@ class Site:
         config = {"store": str(state / "store.db"), "socket": str(run / "enclaved.sock"), "auditd": str(self.dir / "auditd.sock"),
                   "keyd": str(self.dir / "keyd.sock"), "schedd": str(self.dir / "schedd.sock"), "listen": "127.0.0.1", "port": self.port,
                   "address4": "127.0.0.1", "certificate": str(state / "tls.crt"), "key": str(state / "tls.key"), "ca": str(state / "ca.crt"),
-                  "users": str(self.dir / "users.json"), "measure_every": 8, "policies": str(self.dir / "policy"), "policy": "lab"}
+                  "users": str(self.dir / "users.json"), "measure_every": 8, "metrics_file": str(state / "metrics.prom"), "metrics_every": 1, "policies": str(self.dir / "policy"), "policy": "lab"}
         (self.dir / "enclaved.json").write_text(json.dumps(config))
         self.socket, self.ca = config["socket"], config["ca"]
 

@@ -25,7 +25,7 @@ class Log:
         return out
 
     def head(self, request):
-        return {"origin": "fake", "size": len(self.records), "root": "", "checkpoint": "", "age_s": 0}
+        return {"origin": "fake", "size": len(self.records), "root": "", "checkpoint": "", "age_s": 0, "records": len(self.records), "full": False}
 
     def search(self, request):
         found = [r for r in self.records if not request.get("user") or r.get("actor", {}).get("user") == request["user"]]

@@ -11,6 +11,7 @@ import time
 
 import pytest
 import yaml
+from prometheus_client.openmetrics import parser as openmetrics
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests"))
@@ -548,7 +549,7 @@ def test_the_description_and_the_route_table_name_the_same_routes():
     assert table == described
 
 
-@pytest.mark.parametrize("path", [p for p, row in spec()["paths"].items() if "get" in row])
+@pytest.mark.parametrize("path", [p for p, row in spec()["paths"].items() if "$ref" in row.get("get", {}).get("responses", {}).get("200", {})])
 def test_answers_have_the_members_that_are_described(site, path):
     described = spec()
     values = {"name": "cxr", "node": "n1", "question": "head", "operation": "0"}
@@ -582,6 +583,47 @@ def test_the_log_is_read_by_those_who_may(site):
     assert site.call(OWNER, "GET", "/v1/audit/search")[0] == 403
     assert site.call(AUDITOR, "GET", "/v1/audit/secrets")[0] == 404
     assert site.call(AUDITOR, "GET", "/v1/audit/search?limit=many")[0] == 400
+
+
+def figures(site, user=ADMIN):
+    """{(sample, labels as text): value} of /metrics, by the reference parser of the format, and the text itself."""
+    got = site.raw(user, b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    head, _, text = got.decode().partition("\r\n\r\n")
+    assert " 200 " in head.split("\r\n")[0] and "application/openmetrics-text; version=1.0.0" in head
+    return {(s.name, ",".join(s.labels.values())): s.value for family in openmetrics.text_string_to_metric_families(text) for s in family.samples}, text
+
+
+def test_metrics_follow_an_enclave_and_name_none(site):
+    before, _ = figures(site)
+    assert before["enclave_enclaves", "open"] == 0 and before["enclave_nodes", "enclave"] == 0
+    assert {before["enclave_service_up", s] for s in ("log", "keys", "scheduler")} == {1} and before["enclave_keys_unsealed", ""] == 1
+    done = site.create(name="unnamed")
+    assert done["state"] == "done", done["error"]
+    during, text = figures(site, "root")
+    assert during["enclave_enclaves", "open"] == 1 and during["enclave_nodes", "enclave"] >= 2
+    assert during["enclave_node", "n1,enclave,yes"] == 1
+    assert 0 < during["enclave_lease_left_seconds", ""] and during["enclave_evidence_age_seconds", ""] < 60
+    assert during["enclave_step_seconds_count", "isolate,up"] == before.get(("enclave_step_seconds_count", "isolate,up"), 0) + 1
+    assert during["enclave_log_records", ""] > before["enclave_log_records", ""]
+    for secret in ("unnamed", done["result"]["id"], OWNER, "res1", "BAA-17"):
+        assert secret not in text, f"figures name {secret}"
+    assert site.destroy(name="unnamed")["state"] == "done"
+    assert figures(site)[0]["enclave_certificates_total", ""] > before["enclave_certificates_total", ""]
+
+
+def test_metrics_count_refusals_and_are_refused_to_others(site):
+    before, _ = figures(site)
+    assert site.call(OUTSIDER, "GET", "/metrics")[0] == 403 and site.call(MEMBER, "GET", "/metrics")[0] == 403
+    assert figures(site)[0]["enclave_refusals_total", "403"] == before["enclave_refusals_total", "403"] + 2
+
+
+def test_the_file_of_figures_is_whole_and_not_for_everybody(site):
+    path = site.dir / "state/metrics.prom"
+    site.wait(path.exists, "the file of figures")
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.read_text().endswith("# EOF\n")
+    old = path.stat().st_ino
+    site.wait(lambda: path.stat().st_ino != old, "a new file in its place")
 
 
 def test_doctor_keys_policies_and_users_answer(site):
