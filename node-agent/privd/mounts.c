@@ -123,6 +123,19 @@ static bool process_holds (int proc, const char *pid, const char *target)
 	return holds;
 }
 
+bool enc_proc_holds (pid_t pid, const char *target)
+{
+	char name[16];
+	DIR *proc = opendir ("/proc");
+	bool found;
+
+	(void)snprintf (name, sizeof name, "%d", pid);
+	found = proc && process_holds (dirfd (proc), name, target);
+	if (proc)
+		(void)closedir (proc);
+	return found;
+}
+
 static void find_holder (const char *target, char *ret, size_t size)
 {
 	const struct dirent *entry;

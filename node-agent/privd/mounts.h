@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -21,3 +22,6 @@ bool enc_mount_is (const char *target);
 
 /* All mount points at or below `prefix`, the last made first. */
 int enc_mount_list (const char *prefix, struct enc_strs *ret, struct enc_error *err) ENC_MUST_USE;
+
+/* Has this process a file at or below `target` open, or is it in it? */
+bool enc_proc_holds (pid_t pid, const char *target);

@@ -19,8 +19,10 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "node-agent/privd/cover.h"
 #include "node-agent/privd/fence_rules.h"
 #include "node-agent/privd/fscrypt.h"
+#include "node-agent/privd/journal.h"
 #include "node-agent/privd/mounts.h"
 #include "node-agent/privd/netlink.h"
 #include "node-agent/privd/procs.h"
@@ -332,7 +334,7 @@ static int list_mounts (const struct enc_privd_conf *conf, struct enc_strs *ret,
 
 	for (size_t i = 0; rc == 0 && i < ENC_ARRAY_LEN (more); i++)
 		rc = enc_mount_list (more[i], ret, err);
-	return rc;
+	return rc == 0 ? enc_covers_list (ret, err) : rc;
 }
 
 static int find_mounts (ROW, size_t *ret_n, struct enc_error *err)
@@ -501,6 +503,33 @@ static int clean_own (ROW, struct enc_error *err)
 	return own (true, &n, err);
 }
 
+/* ---- the journal: see journal.h ---- */
+
+static int find_journal (ROW, size_t *ret_n, struct enc_error *err)
+{
+	(void)row;
+	return enc_journal_entries (conf, ret_n, err);
+}
+
+static int clean_journal (ROW, struct enc_error *err)
+{
+	(void)row;
+	return enc_journal_wipe (conf, err);
+}
+
+static int find_journal_on_disk (ROW, size_t *ret_n, struct enc_error *err)
+{
+	(void)row;
+	return enc_journal_on_disk (conf, ret_n, err);
+}
+
+/* A journal is not altered: what reached a disk is for a person to judge, and keeps the node out until then. */
+static int clean_nothing (ROW, struct enc_error *err)
+{
+	(void)conf, (void)row, (void)err;
+	return 0;
+}
+
 /* ---- what cannot be counted: pages of closed files ---- */
 
 static int find_nothing (ROW, size_t *ret_n, struct enc_error *err)
@@ -542,6 +571,8 @@ const struct enc_residue enc_residues[] = {
 	{ "core-dumps", "/var/lib/systemd/coredump", find_contents, clean_contents },
 	{ "pinned-bpf", "/sys/fs/bpf", find_contents, clean_contents },
 	{ "swap", NULL, find_swap, clean_swap },
+	{ "journal", NULL, find_journal, clean_journal },
+	{ "journal-on-disk", NULL, find_journal_on_disk, clean_nothing },
 	{ "page-cache", NULL, find_nothing, drop_pages },
 	{ NULL, NULL, NULL, NULL },
 };

@@ -16,6 +16,8 @@
 #include "base/file.h"
 #include "base/peer.h"
 #include "node-agent/privd/bus.h"
+#include "node-agent/privd/cover.h"
+#include "node-agent/privd/journal.h"
 #include "node-agent/privd/mounts.h"
 #include "node-agent/privd/procs.h"
 #include "node-agent/privd/render.h"
@@ -260,6 +262,16 @@ static int store_id (const struct enc_privd_conf *conf, const char *id, struct e
 	return unlink (path) < 0 && errno != ENOENT ? enc_fail_sys (err, "%s", path) : 0;
 }
 
+/* Before anybody can say anything here. */
+static int keep_text_in_memory (const struct enc_privd_conf *conf, struct enc_error *err)
+{
+	int rc = enc_journal_hold (conf, err);
+
+	if (rc == 0)
+		rc = enc_journal_begin (conf, err);
+	return rc == 0 ? enc_covers_up (err) : rc;
+}
+
 int enc_roles_apply (const struct enc_privd_conf *conf, const struct enc_task *task, uint8_t want, struct enc_error *err)
 {
 	char id[27];
@@ -268,11 +280,11 @@ int enc_roles_apply (const struct enc_privd_conf *conf, const struct enc_task *t
 	if (known_id (conf, id) == 0 && (rc = stop_units (id, want, err)) < 0)
 		return rc;
 	if (want == 0) {
-		if ((rc = remove_files (err)) < 0)
+		if ((rc = remove_files (err)) < 0 || (rc = enc_covers_down (conf, err)) < 0)
 			return rc;
 		return store_id (conf, "", err);
 	}
-	if ((rc = store_id (conf, task->doc->enclave_id, err)) < 0 || (rc = make_files (conf, task, want, err)) < 0)
+	if ((rc = keep_text_in_memory (conf, err)) < 0 || (rc = store_id (conf, task->doc->enclave_id, err)) < 0 || (rc = make_files (conf, task, want, err)) < 0)
 		return rc;
 	return start_units (task->doc->enclave_id, want, err);
 }

@@ -8,16 +8,33 @@
 #include "base/harden.h"
 #include "node-agent/privd/accounts.h"
 #include "node-agent/privd/family.h"
+#include "node-agent/privd/journal.h"
 #include "node-agent/privd/roles.h"
 #include "node-agent/privd/site.h"
 
 #include "base/enc.h"
 
+static int units_down (const struct enc_privd_conf *conf, const struct enc_doc *doc, struct enc_error *err)
+{
+	struct enc_error of_journal = { 0 };
+	int journal = enc_journal_hold (conf, &of_journal);
+	int rc = doc ? enc_site_down (conf, err) : enc_site_hold (conf, err);
+
+	/* At the start of a boot the fence waits behind this, and roles ask again. */
+	if (rc < 0 || journal == 0 || !doc)
+		return rc;
+	if (err)
+		*err = of_journal;
+	return journal;
+}
+
 static int task_units (const struct enc_privd_conf *conf, const struct enc_task *task, struct enc_json *evidence, struct enc_error *err)
 {
 	bool site = task->doc && task->doc->units == ENC_UNITS_SITE && !(task->flags & ENC_TASK_CLOSE);
-	int rc = site ? enc_site_up (conf, err) : task->doc ? enc_site_down (conf, err) : enc_site_hold (conf, err);
+	int rc = site ? enc_journal_release (conf, err) : units_down (conf, task->doc, err);
 
+	if (rc == 0 && site)
+		rc = enc_site_up (conf, err);
 	if (rc == 0)
 		enc_json_set_str (evidence, "units", site ? "site" : "down");
 	return rc;
