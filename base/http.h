@@ -27,6 +27,7 @@ enum {
 	ENC_HTTP_BODY = 1,    /* a JSON body is required (without the flag a body is refused) */
 	ENC_HTTP_BODY_OPT = 2,/* a JSON body is allowed */
 	ENC_HTTP_BIG = 4,     /* a body up to 1 MiB */
+	ENC_HTTP_RAW = 8,     /* the body is not JSON: enc_http_body_text() has it */
 	ENC_HTTP_USER1 = 256, /* flags from here on are the owner's: role classes and the like */
 };
 struct enc_http_route {
@@ -103,7 +104,8 @@ struct enc_http_client *enc_http_client_new (struct event_base *base, const stru
 /* Pending calls end with ENC_ECANCELED, from within. */
 void enc_http_client_free (struct enc_http_client *c);
 
-/* `body`: parsed JSON, NULL if the answer had none or was a stream; an error document has been turned into rc and `err`. */
+/* `body`: parsed JSON, NULL if the answer had none or was a stream; an error document has been turned into rc and `err`. `status`
+ * and `text` are there also with a status from 300 up; `answer` itself is NULL when none came. */
 struct enc_http_answer {
 	int status;
 	const struct enc_json *body;
@@ -118,6 +120,8 @@ struct enc_http_call {
 	const char *method;
 	const char *path;               /* with query, already encoded: see enc_url_encode */
 	const struct enc_json *body;    /* NULL: none; written at the call */
+	const char *text;               /* a body that is not JSON (text/plain), instead of `body`; copied at the call */
+	size_t text_len;
 	int64_t timeout_ms;             /* from the call to the last byte; 0: 30 s */
 	enc_http_line_fn *line;         /* non-NULL: the answer of status 200 is a stream of JSON lines */
 	enc_http_done_fn *done;

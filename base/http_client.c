@@ -367,9 +367,12 @@ static int call_new (struct enc_http_client *c, const struct enc_http_call *from
 	call->timer = evtimer_new (c->base, on_timeout, call);
 	if (from->body)
 		call->body = enc_json_write (from->body, &call->body_len, err);
+	else if (from->text && (call->body = malloc (from->text_len + 1)))
+		memcpy (call->body, from->text, call->body_len = from->text_len);
+	const char *type = from->body ? "Content-Type: application/json\r\n" : from->text ? "Content-Type: text/plain\r\n" : "";
 	call->head = enc_strf ("%s %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n%sContent-Length: %zu\r\n\r\n", from->method, from->path,
-			       c->unix_path ? "localhost" : c->tls_name, from->body ? "Content-Type: application/json\r\n" : "", call->body_len);
-	bool good = call->timer && call->head && (call->body || !from->body);
+			       c->unix_path ? "localhost" : c->tls_name, type, call->body_len);
+	bool good = call->timer && call->head && (call->body || (!from->body && !from->text));
 	if (good && (from->path[0] != '/' || strpbrk (from->path, " \r\n"))) {
 		call_free (call);
 		return enc_fail (err, ENC_EINVAL, "bad request path");

@@ -207,9 +207,10 @@ static int parse_body (struct enc_http_req *req, struct enc_error *err)
 {
 	struct evbuffer *in = evhttp_request_get_input_buffer (req->ev);
 	size_t len = evbuffer_get_length (in), max = req->route->flags & ENC_HTTP_BIG ? BIG_BODY : ENC_HTTP_BODY_MAX;
-	bool wanted = req->route->flags & (ENC_HTTP_BODY | ENC_HTTP_BIG), allowed = wanted || req->route->flags & ENC_HTTP_BODY_OPT;
+	bool raw = req->route->flags & ENC_HTTP_RAW;
+	bool wanted = req->route->flags & (ENC_HTTP_BODY | ENC_HTTP_BIG | ENC_HTTP_RAW), allowed = wanted || req->route->flags & ENC_HTTP_BODY_OPT;
 	if (len == 0)
-		return wanted ? enc_fail (err, ENC_EINVAL, "a JSON body is needed") : 0;
+		return wanted ? enc_fail (err, ENC_EINVAL, "a%s body is needed", raw ? "" : " JSON") : 0;
 	if (!allowed)
 		return enc_fail (err, ENC_EUSAGE, "this request takes no body");
 	if (len > max)
@@ -219,6 +220,8 @@ static int parse_body (struct enc_http_req *req, struct enc_error *err)
 		return enc_fail (err, ENC_ENOMEM, "out of memory");
 	req->text[len] = 0;
 	req->text_len = len;
+	if (raw)
+		return 0;
 	struct enc_error why;
 	req->body = enc_json_parse (req->text, len, max, &why);
 	if (!req->body) {

@@ -139,6 +139,7 @@ const struct enc_event enc_event_rows[] = {
 	{ "audit", "rotate", "info", OWN | RESERVE, "", "name size", "A new segment began" },
 	{ "audit", "full", "alert", OWN | RESERVE, "", "bytes", "The disk is full: only reserved space is left" },
 	{ "audit", "dropped", "alert", OWN | RESERVE, "", "count name", "Records of a producer were refused" },
+	{ "audit", "witness", "alert", OWN | RESERVE, "", "name state size", "A witness cosigns no longer, or again" },
 	{ "audit", "hold", "notice", 0, "actor.user", "until name", "A legal hold was set or lifted" },
 	{ "audit", "search", "info", 0, "actor.user", "matched", "The log was searched" },
 	{ "audit", "read", "info", 0, "actor.user", "bytes", "The log was copied" },

@@ -197,9 +197,39 @@ int enc_note_parse (const char *bytes, size_t len, struct enc_note *ret, struct 
 	return 0;
 }
 
+static int is_by (const struct enc_note_sig *sig, const struct enc_vkey *vkey)
+{
+	size_t len = strlen (vkey->name);
+
+	return sig->id == vkey->id && sig->name_len == len && memcmp (sig->name, vkey->name, len) == 0;
+}
+
+int enc_note_pick (const struct enc_note *note, const struct enc_vkey *vkey, char *out, size_t size, size_t *ret_len, struct enc_error *err)
+{
+	size_t used = note->text_len + 1;
+
+	if (used + 1 > size)
+		return enc_fail (err, ENC_ELIMIT, "note does not fit");
+	memcpy (out, note->text, note->text_len);
+	out[note->text_len] = '\n';
+	for (size_t i = 0; i < note->n_sigs; i++) {
+		const struct enc_note_sig *sig = &note->sigs[i];
+		size_t len = DASH_LEN + sig->name_len + 1 + sig->b64_len + 1;
+
+		if (!is_by (sig, vkey))
+			continue;
+		if (used + len + 1 > size)
+			return enc_fail (err, ENC_ELIMIT, "note does not fit");
+		memcpy (out + used, sig->name - DASH_LEN, len);
+		used += len;
+	}
+	out[used] = '\0';
+	*ret_len = used;
+	return 0;
+}
+
 int enc_note_check (const struct enc_note *note, const struct enc_vkey *vkey, struct enc_error *err)
 {
-	size_t name_len = strlen (vkey->name);
 	int seen = 0;
 
 	for (size_t i = 0; i < note->n_sigs; i++) {
@@ -207,7 +237,7 @@ int enc_note_check (const struct enc_note *note, const struct enc_vkey *vkey, st
 		uint8_t raw[4 + ENC_SIGN_SIG_MAX];
 		ssize_t n;
 
-		if (sig->id != vkey->id || sig->name_len != name_len || memcmp (sig->name, vkey->name, name_len) != 0)
+		if (!is_by (sig, vkey))
 			continue;
 		n = enc_b64_get (sig->b64, sig->b64_len, raw, sizeof (raw));
 		if (n < 5 || enc_sign_check (&vkey->pub, note->text, note->text_len, raw + 4, (size_t)n - 4) < 0)

@@ -56,6 +56,9 @@ int enc_note_parse (const char *bytes, size_t len, struct enc_note *ret, struct 
  * and key id. ENC_EINTEGRITY: it has one and it is wrong. */
 int enc_note_check (const struct enc_note *note, const struct enc_vkey *vkey, struct enc_error *err) ENC_MUST_USE;
 
+/* Write the note again with the signature lines of `vkey` alone. Returns 0 and the length without the final NUL. */
+int enc_note_pick (const struct enc_note *note, const struct enc_vkey *vkey, char *out, size_t size, size_t *ret_len, struct enc_error *err) ENC_MUST_USE;
+
 /* Write `text` (ends in a newline), the blank line and one signature line.
  * Returns the length written without the final NUL, or a negative code. */
 ssize_t enc_note_sign (const char *text, const struct enc_vkey *vkey, const struct enc_sign_key *key, char *out,

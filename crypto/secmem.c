@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
 #include <sys/mman.h>
 
 #include "base/str.h"
@@ -194,18 +193,5 @@ int enc_secmem_get (size_t len, uint8_t **ret, struct enc_error *err)
 	if (!p)
 		return enc_fail (err, ENC_ENOMEM, "no locked memory left for a secret of %zu bytes", len);
 	*ret = p;
-	return 0;
-}
-
-int enc_secmem_random (size_t len, uint8_t **ret, struct enc_error *err)
-{
-	enc_auto (enc_secmem) uint8_t *p = NULL;
-	int rc = enc_secmem_get (len, &p, err);
-
-	if (rc < 0)
-		return rc;
-	if (len > INT32_MAX || RAND_priv_bytes (p, (int) len) != 1)
-		return enc_fail (err, ENC_ESYS, "the generator of random numbers failed");
-	*ret = ENC_TAKE (p);
 	return 0;
 }

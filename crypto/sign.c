@@ -2,6 +2,8 @@
  * refuses small-order keys and non-canonical signatures. */
 #include "crypto/sign.h"
 
+#include "crypto/secmem.h"
+
 #include <sodium.h>
 #include <string.h>
 
@@ -11,7 +13,36 @@ struct enc_sign_key {
 	struct enc_sign_pub pub;
 	uint8_t seed[ENC_SIGN_SEED_SIZE];
 	uint8_t secret[crypto_sign_ed25519_SECRETKEYBYTES];
+	int in_arena;
 };
+
+/* In the arena of the process, where there is one; else (tools, tests) in a guarded page of its own. */
+static struct enc_sign_key *new_key (struct enc_error *err)
+{
+	struct enc_sign_key *key;
+
+	if (enc_secmem_ready ()) {
+		uint8_t *room = enc_secmem_alloc (sizeof (*key));
+
+		key = (struct enc_sign_key *)(void *)room;
+		if (!key)
+			(void)enc_fail (err, ENC_EUNAVAIL, "no room for a signing key among the secrets");
+		else
+			key->in_arena = 1;
+		return key;
+	}
+	key = sodium_malloc (sizeof (*key));
+	/* sodium_malloc goes on silently when the lock limit is short. */
+	if (key && sodium_mlock (key, sizeof (*key)) != 0) {
+		sodium_free (key);
+		key = NULL;
+	}
+	if (!key)
+		(void)enc_fail (err, ENC_EUNAVAIL, "memory for a signing key cannot be locked: raise LimitMEMLOCK");
+	else
+		key->in_arena = 0;
+	return key;
+}
 
 struct enc_sign_key *enc_sign_key_new (enum enc_sign_alg alg, const uint8_t *seed, struct enc_error *err)
 {
@@ -21,16 +52,8 @@ struct enc_sign_key *enc_sign_key_new (enum enc_sign_alg alg, const uint8_t *see
 		(void)enc_fail (err, ENC_EINVAL, "signature algorithm %d is not supported", (int)alg);
 		return NULL;
 	}
-	if (sodium_init () < 0 || !(key = sodium_malloc (sizeof (*key)))) {
-		(void)enc_fail (err, ENC_EUNAVAIL, "no guarded memory for a signing key");
+	if (sodium_init () < 0 || !(key = new_key (err)))
 		return NULL;
-	}
-	/* sodium_malloc goes on silently when the lock limit is short. */
-	if (sodium_mlock (key, sizeof (*key)) != 0) {
-		sodium_free (key);
-		(void)enc_fail (err, ENC_EUNAVAIL, "memory for a signing key cannot be locked: raise LimitMEMLOCK");
-		return NULL;
-	}
 	if (seed)
 		memcpy (key->seed, seed, sizeof (key->seed));
 	else
@@ -44,7 +67,9 @@ struct enc_sign_key *enc_sign_key_new (enum enc_sign_alg alg, const uint8_t *see
 
 void enc_sign_key_free (struct enc_sign_key *key)
 {
-	if (key)
+	if (key && key->in_arena)
+		enc_secmem_free ((uint8_t *)key);
+	else if (key)
 		sodium_free (key);
 }
 

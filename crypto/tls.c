@@ -41,7 +41,7 @@ static SSL_CTX *new_ctx (const SSL_METHOD *method)
 
 static int load_files (SSL_CTX *ctx, const struct enc_tls_files *files, struct enc_error *err)
 {
-	if (SSL_CTX_load_verify_file (ctx, files->ca) != 1)
+	if (files->ca && SSL_CTX_load_verify_file (ctx, files->ca) != 1)
 		return enc_wrap (err, tls_fail (err, ENC_EINVAL, "not a CA certificate"), "%s", files->ca);
 	if (!files->certificate)
 		return 0;
@@ -81,6 +81,35 @@ SSL_CTX *enc_tls_server (const struct enc_tls_files *files, struct enc_error *er
 	SSL_CTX_set_verify (ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
 	SSL_CTX_set_tlsext_servername_callback (ctx, on_name);
 	return ENC_TAKE (ctx);
+}
+
+static SSL_CTX *public_ctx (const SSL_METHOD *method, const struct enc_tls_files *files, struct enc_error *err)
+{
+	enc_auto (ssl_ctx) SSL_CTX *ctx = new_ctx (method);
+
+	if (!ctx) {
+		(void) tls_fail (err, ENC_ESYS, "TLS cannot be set up");
+		return NULL;
+	}
+	return load_files (ctx, files, err) < 0 ? NULL : ENC_TAKE (ctx);
+}
+
+SSL_CTX *enc_tls_public_server (const struct enc_tls_files *files, struct enc_error *err)
+{
+	SSL_CTX *ctx = public_ctx (TLS_server_method (), files, err);
+
+	if (ctx && files->ca)
+		SSL_CTX_set_verify (ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+	return ctx;
+}
+
+SSL_CTX *enc_tls_public_client (const struct enc_tls_files *files, struct enc_error *err)
+{
+	SSL_CTX *ctx = public_ctx (TLS_client_method (), files, err);
+
+	if (ctx)
+		SSL_CTX_set_verify (ctx, SSL_VERIFY_PEER, NULL);
+	return ctx;
 }
 
 /* Chain to the CA, use "server", and the one name: a node's certificate is none of these. */

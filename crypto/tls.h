@@ -22,6 +22,10 @@ struct enc_tls_files {
 
 /* Free with SSL_CTX_free(). NULL with `err` filled: ENC_ENOTFOUND, ENC_EINVAL (not matching, not a certificate). */
 struct ssl_ctx_st *enc_tls_server (const struct enc_tls_files *files, struct enc_error *err) ENC_MUST_USE;
+/* A server that asks nobody for a certificate (`ca` may be NULL): what it serves is signed in itself. With `ca`, clients of that CA only. */
+struct ssl_ctx_st *enc_tls_public_server (const struct enc_tls_files *files, struct enc_error *err) ENC_MUST_USE;
+/* A client of such a server: any certificate of that CA; the caller's HTTP client checks the name. */
+struct ssl_ctx_st *enc_tls_public_client (const struct enc_tls_files *files, struct enc_error *err) ENC_MUST_USE;
 /* A client that takes only a server certificate of that CA named ENC_CERT_SERVICE. */
 struct ssl_ctx_st *enc_tls_client (const struct enc_tls_files *files, struct enc_error *err) ENC_MUST_USE;
 /* The same with CA and own certificate from memory (PEM); for enrolment `certificate` and `key` are NULL. */

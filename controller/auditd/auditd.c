@@ -3,10 +3,12 @@
  * It has no network, no children and no rights beyond its own folder. */
 #include "controller/auditd/auditd.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/peer.h"
 #include "base/str.h"
 #include "crypto/note.h"
+#include "crypto/secmem.h"
 
 #include <event2/event.h>
 #include <sqlite3.h>
@@ -18,6 +20,7 @@
 #define INDEX_EVERY_MS 100
 #define INDEX_PIECE 256
 #define MAX_PENDING 1024
+#define ARENA (64u * 1024)
 
 static const struct enc_field peer_fields[] = { ENC_FIELD (struct auditd_peer, name, "name", ENC_T_NAME,
 							.flags = ENC_REQUIRED,
@@ -25,7 +28,8 @@ static const struct enc_field peer_fields[] = { ENC_FIELD (struct auditd_peer, n
 	ENC_FIELD (struct auditd_peer, user, "user", ENC_T_USER, .flags = ENC_REQUIRED,
 		.help = "the process runs as this user"),
 	ENC_FIELD (struct auditd_peer, append, "append", ENC_T_BOOL, .help = "may append"),
-	ENC_FIELD (struct auditd_peer, read, "read", ENC_T_BOOL, .help = "may search and read"), ENC_FIELD_END };
+	ENC_FIELD (struct auditd_peer, read, "read", ENC_T_BOOL, .help = "may search and read"),
+	ENC_FIELD (struct auditd_peer, cosign, "cosign", ENC_T_BOOL, .help = "may bring cosignatures: enclave-cosignd"), ENC_FIELD_END };
 
 static const struct enc_field conf_fields[] = {
 	ENC_FIELD (struct auditd_conf, origin, "origin", ENC_T_STR, .flags = ENC_REQUIRED, .max = ENC_NOTE_NAME_MAX,
@@ -34,6 +38,10 @@ static const struct enc_field conf_fields[] = {
 		.help = "folder of the log"),
 	ENC_FIELD (struct auditd_conf, socket, "socket", ENC_T_PATH, .dflt = "\"/run/enclave/auditd.sock\"",
 		.help = "where it listens"),
+	ENC_FIELD (struct auditd_conf, witnesses, "witnesses", ENC_T_PATH,
+		.help = "file of the witness policy (C2SP tlog-policy); read again on SIGHUP"),
+	ENC_FIELD (struct auditd_conf, witness_max_age_s, "witness_max_age_s", ENC_T_DURATION,
+		.help = "no receipts, hence nothing loosened, when no quorum vouched within this; 0: never refused for that"),
 	ENC_FIELD (struct auditd_conf, segment_bytes, "segment_bytes", ENC_T_SIZE, .min = 4096, .dflt = "268435456",
 		.help = "a new file begins beyond this size"),
 	ENC_FIELD (struct auditd_conf, reserve_bytes, "reserve_bytes", ENC_T_SIZE, .dflt = "67108864",
@@ -51,6 +59,32 @@ static const struct enc_field conf_fields[] = {
 
 /* ---- stores ---- */
 
+/* The witness policy; NULL with an empty error when there is none. */
+static struct enc_tlog_policy *load_policy (struct auditd *a, struct enc_error *err)
+{
+	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (ENC_POLICY_MAX);
+	struct enc_tlog_policy *policy;
+
+	if (!a->conf->witnesses || enc_file_read_trusted (a->conf->witnesses, ENC_POLICY_MAX, &text, err) < 0)
+		return NULL;
+	policy = enc_tlog_policy_parse ((const char *)text.data, text.len, err);
+	if (!policy)
+		(void)enc_wrap (err, -ENC_EINVAL, "%s", a->conf->witnesses);
+	return policy;
+}
+
+static int open_cosigned (struct auditd *a, struct enc_error *err)
+{
+	struct enc_tlog_policy *policy = load_policy (a, err);
+
+	/* Not there yet is fine: a new site has the log's key first, and its witnesses after that. */
+	if (!policy && err->code && err->code != ENC_ENOTFOUND)
+		return -err->code;
+	enc_error_clear (err);
+	a->cosigned = enc_cosigned_open (a->log, policy, err);
+	return a->cosigned ? 0 : -ENC_EFAILED;
+}
+
 int auditd_open_stores (struct auditd *a, uint64_t floor, struct enc_error *err)
 {
 	struct enc_trail_conf conf = { .state = a->conf->state,
@@ -62,7 +96,7 @@ int auditd_open_stores (struct auditd *a, uint64_t floor, struct enc_error *err)
 	a->log = enc_trail_open (&conf, floor, err);
 	if (!a->log)
 		return err->code ? -err->code : -ENC_EFAILED;
-	a->texts = enc_texts_open (a->conf->state, enc_trail_size (a->log), err);
+	a->texts = open_cosigned (a, err) < 0 ? NULL : enc_texts_open (a->conf->state, enc_trail_size (a->log), err);
 	a->index = a->texts ? enc_index_open (a->conf->state, enc_trail_dirfd (a->log), enc_trail_origin (a->log),
 				      enc_trail_size (a->log), err)
 			    : NULL;
@@ -77,6 +111,7 @@ void auditd_close_stores (struct auditd *a)
 {
 	enc_index_free (ENC_TAKE (a->index));
 	enc_texts_free (ENC_TAKE (a->texts));
+	enc_cosigned_free (ENC_TAKE (a->cosigned));
 	enc_trail_free (ENC_TAKE (a->log));
 }
 
@@ -150,6 +185,8 @@ static int auditd_open (struct enc_daemon *d, struct enc_error *err)
 	a->daemon = d;
 	a->conf = enc_daemon_conf (d);
 	peers = a->conf->peers.v;
+	if ((rc = enc_secmem_init (ARENA, err)) < 0)
+		return rc;
 	for (size_t i = 0; i < a->conf->peers.n; i++) {
 		uid_t uid;
 		gid_t gid;
@@ -201,12 +238,25 @@ static int auditd_start (struct enc_daemon *d, struct enc_error *err)
 	return 0;
 }
 
+static void auditd_reload (struct enc_daemon *d)
+{
+	struct auditd *a = enc_daemon_arg (d);
+	struct enc_error err = { 0 };
+	struct enc_tlog_policy *policy = a->log ? load_policy (a, &err) : NULL;
+
+	if (err.code)
+		enc_log_err (ENC_LOG_ERROR, &err, "the witness policy stays as it was");
+	else if (a->log)
+		enc_cosigned_set_policy (a->cosigned, policy);
+}
+
 static void auditd_stop (struct enc_daemon *d)
 {
 	struct auditd *a = enc_daemon_arg (d);
 	struct enc_json *data;
 
 	auditd_tick (a);
+	auditd_flush (a);
 	if (a->log) {
 		data = enc_json_object ();
 		enc_json_set_u64 (data, "size", enc_trail_size (a->log));
@@ -222,6 +272,7 @@ static void auditd_stop (struct enc_daemon *d)
 	if (a->index_event)
 		event_free (ENC_TAKE (a->index_event));
 	auditd_close_stores (a);
+	enc_secmem_done ();
 }
 
 int main (int argc, char **argv)
@@ -238,6 +289,7 @@ int main (int argc, char **argv)
 		.check = auditd_check,
 		.open = auditd_open,
 		.start = auditd_start,
+		.reload = auditd_reload,
 		.stop = auditd_stop,
 		.arg = &auditd };
 

@@ -7,6 +7,7 @@
 #include "base/enctime.h"
 #include "base/fields.h"
 #include "base/ipc_loop.h"
+#include "controller/auditd/cosigned.h"
 #include "controller/auditd/index.h"
 #include "controller/auditd/trail.h"
 #include "controller/auditd/record.h"
@@ -20,6 +21,7 @@ struct auditd_peer {
 	char *user;
 	bool append;
 	bool read;
+	bool cosign; /* cosignd */
 	/* not from the file */
 	uint32_t uid;
 	uint64_t refused; /* records since the last tick */
@@ -29,6 +31,8 @@ struct auditd_conf {
 	char *origin;
 	char *state;
 	char *socket;
+	char *witnesses; /* file of the witness policy; NULL: none */
+	uint64_t witness_max_age_s;
 	uint64_t segment_bytes;
 	uint64_t reserve_bytes;
 	uint64_t full_bytes;
@@ -55,6 +59,7 @@ struct auditd {
 	struct enc_trail *log;
 	struct enc_texts *texts;
 	struct enc_index *index;
+	struct enc_cosigned *cosigned;
 	struct event *commit_event;
 	struct event *tick_event;
 	struct event *index_event;
@@ -82,6 +87,14 @@ void auditd_commit (struct auditd *a);
 int auditd_sign (struct auditd *a, struct enc_error *err) ENC_MUST_USE;
 void auditd_note_repair (struct auditd *a);
 void auditd_tick (struct auditd *a);
+/* Have the newest quorum of witnesses in its file now. */
+void auditd_flush (struct auditd *a);
+
+/* ops_witness.c: what cosignd asks and brings, and what is shown of it. */
+enc_ipc_handler_fn auditd_op_grown, auditd_op_cosign, auditd_op_witness;
+/* The peer, if it may; else the request has been answered. */
+struct auditd_peer *auditd_allowed (struct auditd *a, struct enc_ipc_req *req, unsigned rights);
+enum { AUDITD_APPEND = 1, AUDITD_READ = 2, AUDITD_COSIGN = 4 };
 
 /* ops.c */
 extern const struct enc_ipc_op auditd_ops[];

@@ -31,6 +31,11 @@ static int add_record (
 		return enc_error_next (err,
 			enc_fail (err, ENC_EUNAVAIL, "the disk of the log is full: only urgent records are taken"),
 			"free space below %s", a->conf->state);
+	if (p->receipt && a->conf->witness_max_age_s > 0 && !(record->event->flags & ENC_EVENT_RESERVE) &&
+		enc_cosigned_age (a->cosigned) > a->conf->witness_max_age_s)
+		return enc_error_next (err,
+			enc_fail (err, ENC_EUNAVAIL, "no quorum of witnesses has cosigned the log for too long: no receipts"),
+			"enclavectl audit witness");
 	if (p->receipt && !(p->body = strndup ((const char *)record->body.data, record->body.len)))
 		return enc_fail (err, ENC_ENOMEM, "out of memory");
 	if (record->text && (rc = enc_texts_put (a->texts, index, record, err)) < 0)
@@ -273,6 +278,14 @@ static void note_refused (struct auditd *a)
 	}
 }
 
+void auditd_flush (struct auditd *a)
+{
+	struct enc_error err = { 0 };
+
+	if (a->log && enc_cosigned_flush (a->cosigned, 1, &err) < 0)
+		enc_log_err (ENC_LOG_WARN, &err, "cosigned checkpoints cannot be kept");
+}
+
 void auditd_tick (struct auditd *a)
 {
 	struct enc_error err = { 0 };
@@ -280,6 +293,9 @@ void auditd_tick (struct auditd *a)
 
 	if (!a->log)
 		return;
+	if (enc_cosigned_flush (a->cosigned, 0, &err) < 0)
+		enc_log_err (ENC_LOG_WARN, &err, "cosigned checkpoints cannot be kept");
+	enc_error_clear (&err);
 	note_space (a);
 	note_refused (a);
 	auditd_commit (a);

@@ -38,12 +38,13 @@ static void fail (struct enc_ipc_req *req, const struct enc_error *err)
 }
 
 /* May the caller do this at all? Answers if not. */
-static struct auditd_peer *allowed (struct auditd *a, struct enc_ipc_req *req, bool append, bool read)
+struct auditd_peer *auditd_allowed (struct auditd *a, struct enc_ipc_req *req, unsigned rights)
 {
 	struct auditd_peer *peer = peer_of (a, enc_ipc_req_peer (req)->uid);
+	unsigned has = peer ? (peer->append ? AUDITD_APPEND : 0) | (peer->read ? AUDITD_READ : 0) | (peer->cosign ? AUDITD_COSIGN : 0) : 0;
 	struct enc_error err = { 0 };
 
-	if (!peer || !((append && peer->append) || (read && peer->read)))
+	if (!(has & rights))
 		(void)enc_fail (&err, ENC_EDENIED, "not allowed to %s", enc_ipc_req_op (req));
 	else if (!a->log)
 		(void)enc_fail (&err, ENC_EUNAVAIL, "the log is closed");
@@ -67,7 +68,7 @@ static const struct enc_field append_fields[] = { ENC_FIELD (struct append, op, 
 static void op_append (struct enc_ipc_req *req, const struct enc_json *body, struct enc_fds *fds, void *arg)
 {
 	struct auditd *a = arg;
-	struct auditd_peer *peer = allowed (a, req, true, false);
+	struct auditd_peer *peer = auditd_allowed (a, req, AUDITD_APPEND);
 	struct append in = { 0 };
 	struct enc_error err = { 0 };
 	int rc;
@@ -124,6 +125,7 @@ static int make_receipt (struct auditd *a, uint64_t index, struct enc_json *out,
 {
 	enc_auto_done (enc_buf_done) struct enc_buf record = ENC_BUF_INIT (ENC_FRAME_BODY_MAX + 1);
 	enc_auto_free char *text = NULL;
+	const struct enc_cosigned_head *cosigned;
 	char proof[ENC_PROOF_TEXT_MAX];
 	ssize_t n;
 	int rc;
@@ -135,7 +137,13 @@ static int make_receipt (struct auditd *a, uint64_t index, struct enc_json *out,
 		return enc_fail (err, ENC_ENOTFOUND, "no record %llu", (unsigned long long)index);
 	if (index >= enc_trail_signed (a->log)->head.size && (rc = auditd_sign (a, err)) < 0)
 		return rc;
-	if ((n = enc_trail_prove (a->log, index, proof, err)) < 0)
+	/* With the witnesses' word, where they have given it. */
+	cosigned = enc_cosigned_last (a->cosigned);
+	if (cosigned && index < cosigned->head.size)
+		n = enc_trail_prove_in (a->log, index, &cosigned->head, cosigned->text, cosigned->len, proof, err);
+	else
+		n = enc_trail_prove (a->log, index, proof, err);
+	if (n < 0)
 		return (int)n;
 	if ((rc = index_up_to (a, index + 1, err)) < 0 || (rc = enc_index_body (a->index, index, &record, err)) < 0)
 		return rc;
@@ -165,7 +173,7 @@ static void op_receipt (struct enc_ipc_req *req, const struct enc_json *body, st
 	int rc;
 
 	(void)fds;
-	if (!allowed (a, req, true, true))
+	if (!auditd_allowed (a, req, AUDITD_APPEND | AUDITD_READ))
 		return;
 	out = enc_json_object ();
 	rc = get_index (body, &index, &err);
@@ -186,7 +194,7 @@ static void op_text (struct enc_ipc_req *req, const struct enc_json *body, struc
 	int rc;
 
 	(void)fds;
-	if (!allowed (a, req, false, true))
+	if (!auditd_allowed (a, req, AUDITD_READ))
 		return;
 	out = enc_json_object ();
 	rc = get_index (body, &index, &err);
@@ -220,7 +228,7 @@ static void op_head (struct enc_ipc_req *req, const struct enc_json *body, struc
 
 	(void)fds;
 	(void)body;
-	if (!allowed (a, req, true, true))
+	if (!auditd_allowed (a, req, AUDITD_APPEND | AUDITD_READ | AUDITD_COSIGN))
 		return;
 	last = enc_trail_signed (a->log);
 	out = enc_json_object ();
@@ -232,6 +240,9 @@ static void op_head (struct enc_ipc_req *req, const struct enc_json *body, struc
 		enc_json_set_null (out, "age_s");
 	enc_json_set_u64 (out, "records", enc_trail_size (a->log));
 	enc_json_set_bool (out, "full", enc_trail_is_full (a->log));
+	enc_cosigned_gave (a->cosigned, &last->head);
+	enc_cosigned_put (a->cosigned, out);
+	enc_cosigned_alarm (a->cosigned, out);
 	enc_vkey_format (enc_trail_vkey (a->log), vkey);
 	enc_json_set_str (out, "vkey", vkey);
 	enc_ipc_reply (req, out);
@@ -294,7 +305,7 @@ static int search (struct auditd *a, const struct search *in, struct enc_json *o
 		.outcome = in->outcome,
 		.from = in->from,
 		.limit = in->limit };
-	struct enc_json *witnesses, *records;
+	struct enc_json *records;
 	uint64_t matched = 0;
 	int rc;
 
@@ -309,10 +320,7 @@ static int search (struct auditd *a, const struct search *in, struct enc_json *o
 	if ((rc = auditd_sign (a, err)) < 0 || (rc = index_up_to (a, enc_trail_signed (a->log)->head.size, err)) < 0)
 		return rc;
 	put_head (a, out);
-	witnesses = enc_json_set_object (out, "witnesses");
-	enc_json_set_u64 (witnesses, "required", 0);
-	enc_json_set_u64 (witnesses, "cosigned", 0);
-	enc_json_set_null (witnesses, "age_s");
+	enc_cosigned_put (a->cosigned, out);
 	records = enc_json_set_array (out, "records");
 	if ((rc = enc_index_search (a->index, &query, records, &matched, err)) < 0)
 		return rc;
@@ -333,7 +341,7 @@ static void op_search (struct enc_ipc_req *req, const struct enc_json *body, str
 	int rc;
 
 	(void)fds;
-	if (!allowed (a, req, false, true))
+	if (!auditd_allowed (a, req, AUDITD_READ))
 		return;
 	out = enc_json_object ();
 	rc = enc_json_decode (search_fields, body, &in, &err);
@@ -357,8 +365,8 @@ static void add_file (struct auditd *a, struct enc_json *files, const char *name
 	enc_json_set_u64 (file, "size", (uint64_t)st.st_size);
 }
 
-/* `checkpoints` comes first, and is to be copied first: the segments then hold
- * at least what it covers. */
+/* `cosigned` and `checkpoints` come first, and are to be copied first: the
+ * segments then hold at least what they cover. */
 static void op_files (struct enc_ipc_req *req, const struct enc_json *body, struct enc_fds *fds, void *arg)
 {
 	struct auditd *a = arg;
@@ -370,10 +378,12 @@ static void op_files (struct enc_ipc_req *req, const struct enc_json *body, stru
 
 	(void)fds;
 	(void)body;
-	if (!allowed (a, req, false, true))
+	if (!auditd_allowed (a, req, AUDITD_READ))
 		return;
+	auditd_flush (a);
 	out = enc_json_object ();
 	files = enc_json_set_array (out, "files");
+	add_file (a, files, "cosigned");
 	add_file (a, files, "checkpoints");
 	rc = enc_segment_list_read (enc_trail_dirfd (a->log), &list, &err);
 	for (size_t i = 0; rc == 0 && i < list.n; i++) {
@@ -399,7 +409,7 @@ static bool file_ok (const char *name)
 	uint64_t first;
 
 	if (enc_segment_parse (name, &first) == 0 || strcmp (name, "checkpoints") == 0 ||
-		strcmp (name, "checkpoint") == 0)
+		strcmp (name, "cosigned") == 0 || strcmp (name, "checkpoint") == 0)
 		return true;
 	return strncmp (name, "tile/", 5) == 0 && strspn (name + 5, "0123456789x/.p") == strlen (name + 5) &&
 	       !strstr (name, "..");
@@ -439,7 +449,7 @@ static void op_read (struct enc_ipc_req *req, const struct enc_json *body, struc
 	int rc;
 
 	(void)fds;
-	if (!allowed (a, req, false, true))
+	if (!auditd_allowed (a, req, AUDITD_READ))
 		return;
 	out = enc_json_object ();
 	rc = enc_json_decode (read_fields, body, &in, &err);
@@ -451,4 +461,5 @@ static void op_read (struct enc_ipc_req *req, const struct enc_json *body, struc
 
 const struct enc_ipc_op auditd_ops[] = { { "append", op_append, 0 }, { "receipt", op_receipt, 0 },
 	{ "head", op_head, 0 }, { "search", op_search, 0 }, { "text", op_text, 0 }, { "files", op_files, 0 },
-	{ "read", op_read, 0 }, { NULL, NULL, 0 } };
+	{ "read", op_read, 0 }, { "consistency", auditd_op_grown, 0 }, { "cosign", auditd_op_cosign, 0 },
+	{ "witness", auditd_op_witness, 0 }, { NULL, NULL, 0 } };

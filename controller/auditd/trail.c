@@ -259,16 +259,39 @@ static int mend_tiles (struct enc_trail *log, struct enc_error *err)
 	return rc;
 }
 
-ssize_t enc_trail_prove (struct enc_trail *log, uint64_t index, char *out, struct enc_error *err)
+ssize_t enc_trail_prove_in (struct enc_trail *log, uint64_t index, const struct enc_tree_head *head, const char *checkpoint, size_t len,
+	char *out, struct enc_error *err)
 {
 	struct enc_tree_reader reader = { enc_tiles_read, log->tiles };
-	struct enc_proof proof = { .index = index, .checkpoint = log->last.text, .checkpoint_len = log->last.len };
+	struct enc_proof proof = { .index = index, .checkpoint = checkpoint, .checkpoint_len = len };
 	int rc;
 
-	if (index >= log->last.head.size)
+	if (index >= head->size)
 		return enc_fail (err, ENC_ENOTFOUND, "record %llu is not signed yet", (unsigned long long)index);
-	rc = enc_tree_prove (index, log->last.head.size, &reader, &proof.path, err);
+	rc = enc_tree_prove (index, head->size, &reader, &proof.path, err);
 	if (rc == -ENC_ENOTFOUND && (rc = mend_tiles (log, err)) == 0)
-		rc = enc_tree_prove (index, log->last.head.size, &reader, &proof.path, err);
+		rc = enc_tree_prove (index, head->size, &reader, &proof.path, err);
 	return rc < 0 ? rc : enc_proof_format (&proof, out, ENC_PROOF_TEXT_MAX, err);
+}
+
+ssize_t enc_trail_prove (struct enc_trail *log, uint64_t index, char *out, struct enc_error *err)
+{
+	return enc_trail_prove_in (log, index, &log->last.head, log->last.text, log->last.len, out, err);
+}
+
+int enc_trail_prove_grown (struct enc_trail *log, uint64_t from, uint64_t to, struct enc_path *ret, struct enc_error *err)
+{
+	struct enc_tree_reader reader = { enc_tiles_read, log->tiles };
+	int rc;
+
+	if (to > log->last.head.size || from == 0 || from > to)
+		return enc_fail (err, ENC_ENOTFOUND, "no proof from %llu to %llu: %llu records are signed", (unsigned long long)from,
+			(unsigned long long)to, (unsigned long long)log->last.head.size);
+	ret->n = 0;
+	if (from == to)
+		return 0;
+	rc = enc_tree_prove_grown (from, to, &reader, ret, err);
+	if (rc == -ENC_ENOTFOUND && (rc = mend_tiles (log, err)) == 0)
+		rc = enc_tree_prove_grown (from, to, &reader, ret, err);
+	return rc;
 }

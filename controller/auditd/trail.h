@@ -77,6 +77,12 @@ const struct enc_trail_signed *enc_trail_signed (const struct enc_trail *log);
  * Returns its length, ENC_ENOTFOUND when the index is not signed yet. */
 ssize_t enc_trail_prove (struct enc_trail *log, uint64_t index, char *out, struct enc_error *err) ENC_MUST_USE;
 
+/* The same in an older head of this log, given as its checkpoint (with cosignatures). */
+ssize_t enc_trail_prove_in (struct enc_trail *log, uint64_t index, const struct enc_tree_head *head, const char *checkpoint, size_t len,
+	char *out, struct enc_error *err) ENC_MUST_USE;
+/* The proof that the tree of `to` continues that of `from`; to is at most the signed size. */
+int enc_trail_prove_grown (struct enc_trail *log, uint64_t from, uint64_t to, struct enc_path *ret, struct enc_error *err) ENC_MUST_USE;
+
 /* Where the last committed batch begins and lies; for the side index. */
 uint64_t enc_trail_segment (const struct enc_trail *log);
 

@@ -140,7 +140,7 @@ static int take_head (struct enc_trail *log, const char *text, size_t len, struc
  * nobody; anything else that is not a checkpoint was changed. */
 static int read_heads (struct enc_trail *log, struct enc_error *err)
 {
-	struct enc_heads *heads = enc_heads_open (log->log_fd, err);
+	struct enc_heads *heads = enc_heads_open (log->log_fd, "checkpoints", err);
 	enc_auto_done (enc_buf_done) struct enc_buf last = ENC_BUF_INIT (ENC_NOTE_MAX);
 	enum enc_read_state state;
 	struct enc_heads_item item;

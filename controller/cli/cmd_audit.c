@@ -19,10 +19,11 @@
 #include "base/enc.h"
 
 #define LOG_VKEY "/etc/enclave/log.vkey"
+#define WITNESSES "/etc/enclave/witnesses"
 
-enum { CHUNK = 256 * 1024, PROOF_MAX = 128 * 1024, TAIL_MAX_S = 10, TAIL_PAUSE_MS = 500 };
+enum { CHUNK = 256 * 1024, PROOF_MAX = 128 * 1024, TAIL_MAX_S = 10, WITNESS_MAX_S = 3600, TAIL_PAUSE_MS = 500 };
 
-static int vkey_load (const struct enc_json *args, struct enc_vkey *ret, struct enc_error *err)
+int enc_cli_vkey (const struct enc_json *args, struct enc_vkey *ret, struct enc_error *err)
 {
 	const char *path = enc_json_get_str (args, "vkey", LOG_VKEY);
 	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (4096);
@@ -30,6 +31,17 @@ static int vkey_load (const struct enc_json *args, struct enc_vkey *ret, struct 
 	if (rc == 0)
 		rc = enc_vkey_parse ((const char *) text.data, text.len, ret, err);
 	return rc < 0 ? enc_error_next (err, rc, "copy the log's key from the vault by hand, or name it with --vkey FILE") : 0;
+}
+
+/* The witnesses that this machine asks for: the file of --policy, or the site's. NULL with an empty error: none. */
+static struct enc_tlog_policy *policy_load (const struct enc_json *args, struct enc_error *err)
+{
+	const char *path = enc_json_get_str (args, "policy", NULL);
+	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (ENC_POLICY_MAX);
+	int rc = enc_file_read (path ? path : WITNESSES, ENC_POLICY_MAX, &text, err);
+	if (rc == -ENC_ENOTFOUND && !path)
+		enc_error_clear (err);
+	return rc < 0 ? NULL : enc_tlog_policy_parse ((const char *) text.data, text.len, err);
 }
 
 /* ---- verify ---- */
@@ -86,15 +98,17 @@ int enc_cmd_audit_verify (const struct enc_session *s, const struct enc_command 
 {
 	struct enc_vkey vkey;
 	struct enc_verify_report report;
+	enc_auto (enc_tlog_policy) struct enc_tlog_policy *policy = policy_load (args, err);
 	enc_auto (enc_json) struct enc_json *list = NULL;
 	char folder[] = "/tmp/enclave-verify-XXXXXX", text[ENC_VERIFY_JSON_MAX];
-	int rc = vkey_load (args, &vkey, err);
+	int rc = err->code ? -err->code : enc_cli_vkey (args, &vkey, err);
 	if (rc < 0 || (rc = enc_session_get (s, &list, err, "/v1/audit/files")) < 0)
 		return rc;
 	if (!mkdtemp (folder))
 		return enc_fail_sys (err, "cannot make a folder for a copy of the log");
 	rc = fetch_log (s, enc_json_get (list, "files"), folder, err);
-	struct enc_verify_conf conf = { .folder = folder, .vkey = &vkey, .tail_max_s = TAIL_MAX_S, .now = enc_now () };
+	struct enc_verify_conf conf = { .folder = folder, .vkey = &vkey, .policy = policy,
+		.witness_max_s = enc_json_get_u64 (args, "witness_age", WITNESS_MAX_S), .tail_max_s = TAIL_MAX_S, .now = enc_now () };
 	if (rc == 0)
 		enc_logverify (&conf, &report);
 	(void) nftw (folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -124,6 +138,12 @@ int enc_view_verify (const struct enc_session *s, const struct enc_json *answer,
 			       enc_colour_on (s, ENC_COLOUR_GOOD), enc_colour_off (s), (long long) enc_json_get_i64 (answer, "size", 0),
 			       (long long) enc_json_get_i64 (answer, "checkpoints", 0), (long long) enc_json_get_i64 (answer, "newest_s", 0),
 			       enc_json_get_str (answer, "root", "?"));
+	if (good && enc_json_get_i64 (enc_json_get (answer, "witnesses"), "required", 0) == 0)
+		(void) printf ("No witness was asked: keep the head, and see that the next one continues it (enclavectl audit consistency)\n");
+	else if (good)
+		(void) printf ("%lld records cosigned by %lld witnesses, %lld s ago\n", (long long) enc_json_get_i64 (enc_json_get (answer, "witnesses"), "size", 0),
+			       (long long) enc_json_get_i64 (enc_json_get (answer, "witnesses"), "cosigned", 0),
+			       (long long) enc_json_get_i64 (enc_json_get (answer, "witnesses"), "age_s", 0));
 	else
 		(void) printf ("%sNOT in order: %s%s; first at record %lld (%s, byte %lld): %s\n", enc_colour_on (s, ENC_COLOUR_BAD), result,
 			       enc_colour_off (s), (long long) enc_json_get_i64 (bad, "index", -1), enc_json_get_str (bad, "file", "?"),
@@ -139,7 +159,7 @@ int enc_cmd_audit_proof (const struct enc_session *s ENC_UNUSED, const struct en
 	struct enc_vkey vkey;
 	struct enc_receipt receipt;
 	enc_auto_done (enc_buf_done) struct enc_buf proof = ENC_BUF_INIT (PROOF_MAX), record = ENC_BUF_INIT (PROOF_MAX);
-	int rc = vkey_load (args, &vkey, err);
+	int rc = enc_cli_vkey (args, &vkey, err);
 	if (rc < 0 || (rc = enc_file_read (enc_json_get_str (args, "proof", ""), PROOF_MAX, &proof, err)) < 0 ||
 	    (rc = enc_file_read (enc_json_get_str (args, "record", ""), PROOF_MAX, &record, err)) < 0)
 		return rc;

@@ -37,6 +37,11 @@ enc_command_fn enc_cmd_member_add, enc_cmd_create, enc_cmd_plan, enc_cmd_destroy
 enc_view_fn enc_view_plan, enc_view_show, enc_view_created, enc_view_destroyed;
 enc_command_fn enc_cmd_audit_verify, enc_cmd_audit_tail, enc_cmd_audit_proof, enc_cmd_audit_export; /* cmd_audit.c */
 enc_view_fn enc_view_search, enc_view_verify;
+enc_command_fn enc_cmd_audit_consistency;                                                            /* cmd_witness.c */
+enc_view_fn enc_view_witness;
+struct enc_vkey;
+/* The log's verifier key of this machine, or of --vkey. */
+int enc_cli_vkey (const struct enc_json *args, struct enc_vkey *ret, struct enc_error *err) ENC_MUST_USE;
 enc_command_fn enc_cmd_policy_explain;                                                               /* cmd_local.c */
 enc_command_fn enc_cmd_key;                                                                          /* cmd_key.c */
 enc_command_fn enc_cmd_policy_check, enc_cmd_recipe_list, enc_cmd_recipe_show, enc_cmd_doctor;       /* cmd_local.c */

@@ -114,7 +114,18 @@ static const struct enc_arg proof_file_args[] = {
 	{ "vkey", NULL, ENC_ARG_PATH, 0, NULL, "FILE" },
 	END_ARGS,
 };
-static const struct enc_arg verify_args[] = { { "vkey", NULL, ENC_ARG_PATH, 0, NULL, "FILE" }, END_ARGS };
+static const struct enc_arg verify_args[] = {
+	{ "vkey", NULL, ENC_ARG_PATH, 0, NULL, "FILE" },
+	{ "policy", NULL, ENC_ARG_PATH, 0, NULL, "FILE" },
+	{ "witness-age", "witness_age", ENC_ARG_DURATION, 0, NULL, "1h" },
+	END_ARGS,
+};
+static const struct enc_arg consistency_args[] = {
+	WORD ("OLD", "from", ENC_ARG_PATH),
+	WORD_OPT ("NEW", "to", ENC_ARG_PATH),
+	{ "vkey", NULL, ENC_ARG_PATH, 0, NULL, "FILE" },
+	END_ARGS,
+};
 static const struct enc_arg policy_check_args[] = { WORD ("FILE", "file", ENC_ARG_PATH), END_ARGS };
 static const struct enc_arg recipe_args[] = { WORD ("NAME", "name", ENC_ARG_NAME), END_ARGS };
 static const struct enc_arg any_args[] = { { "WORD", "words", ENC_ARG_TEXT, ENC_ARG_WORD | ENC_ARG_LIST, NULL, NULL }, END_ARGS };
@@ -224,7 +235,9 @@ const struct enc_command enc_commands[] = {
 	{ "audit", "prove", prove_args, GET, "/v1/audit/receipt", NULL, NULL, NULL, enc_view_text, "a record with its proof" },
 	{ "audit", "check-proof", proof_file_args, NULL, NULL, enc_cmd_audit_proof, NULL, NULL, enc_view_text, "check a proof without any service" },
 	{ "audit", "export", search_args, GET, "/v1/audit/search", enc_cmd_audit_export, NULL, NULL, NULL, "records as JSON lines" },
-	{ "audit", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "reports, reviews and witnesses" },
+	{ "audit", "consistency", consistency_args, GET, "/v1/audit/consistency", enc_cmd_audit_consistency, NULL, NULL, enc_view_text, "does the log continue a head that you kept" },
+	{ "audit", "witness", no_args, GET, "/v1/audit/witness", NULL, NULL, NULL, enc_view_witness, "who cosigned the log, and when" },
+	{ "audit", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "reports and reviews" },
 	{ "policy", "list", no_args, GET, "/v1/policies", NULL, "/policies", policy_columns, NULL, "policies in force" },
 	{ "policy", "check", policy_check_args, NULL, NULL, enc_cmd_policy_check, NULL, NULL, enc_view_text, "check a policy file" },
 	{ "policy", "explain", create_args, POST, "/v1/policies/explain", enc_cmd_policy_explain, NULL, explain_columns, NULL, "which rule would decide a create" },

@@ -28,7 +28,7 @@ OP (op_events, enc_api_events, "Events of an operation after N, waited for");
 OP (op_agreements, enc_api_agreements, "Agreements");
 OP (op_agreement_add, enc_api_agreement_add, "Register an agreement");
 OP (op_agreement_end, enc_api_agreement_end, "End an agreement");
-OP (op_audit, enc_api_audit, "The log: search, head, files, read, receipt");
+OP (op_audit, enc_api_audit, "The log: search, head, files, read, receipt, consistency, witness");
 OP (op_keys, enc_api_keys, "State of the key service");
 OP (op_policies, enc_api_policies, "Policies");
 OP (op_policy_check, enc_api_policy_check, "Check a policy text");

@@ -190,6 +190,7 @@ static const char *const search_numbers[] = { "from", "limit", NULL };
 static const char *const read_texts[] = { "file", NULL };
 static const char *const read_numbers[] = { "offset", "length", NULL };
 static const char *const index_numbers[] = { "index", NULL };
+static const char *const size_numbers[] = { "from", "to", NULL };
 
 static const struct audit_op {
 	const char *name;
@@ -198,6 +199,7 @@ static const struct audit_op {
 } audit_ops[] = {
 	{ "search", search_texts, search_numbers, "search" }, { "head", NULL, NULL, NULL }, { "files", NULL, NULL, NULL },
 	{ "read", read_texts, read_numbers, NULL }, { "receipt", NULL, index_numbers, NULL },
+	{ "consistency", NULL, size_numbers, NULL }, { "witness", NULL, NULL, NULL },
 };
 
 static int audit_request (struct enc_api *a, const struct audit_op *op, struct enc_json *request, struct enc_error *err)

@@ -121,6 +121,30 @@ static void check_service (struct enc_api *a, struct enc_json *list, struct enc_
 		check (list, id, "ok", state ? state : "answers", NULL);
 }
 
+/* How long ago a quorum of witnesses vouched for the log; more than this is worth a look. */
+#define WITNESS_WARN_S 60
+
+static void check_witnesses (struct enc_api *a, struct enc_json *list)
+{
+	static const char next[] = "enclavectl audit witness";
+	enc_auto (enc_json) struct enc_json *answer = NULL;
+	struct enc_error err = { 0 };
+	int rc = enc_ctl_call (a->c, a->c->auditd, enc_request ("head"), &answer, &err);
+	int64_t age = enc_json_get_i64 (answer, "witness_age_s", -1);
+	enc_auto_free char *text = enc_strf ("a quorum vouched %lld s ago", (long long) age);
+
+	if (rc < 0)
+		check (list, "witnesses", "unknown", err.text, "systemctl status enclave-auditd");
+	else if (enc_json_get_bool (answer, "witness_alarm", false))
+		check (list, "witnesses", "bad", "a witness refuses: the log is not what it cosigned before", next);
+	else if (enc_json_get_i64 (enc_json_get (answer, "witnesses"), "required", 0) == 0)
+		check (list, "witnesses", "warn", "no witness is asked for", "docs/admin.md, Witnesses");
+	else if (age < 0)
+		check (list, "witnesses", "warn", "no quorum has vouched yet", next);
+	else
+		check (list, "witnesses", age > WITNESS_WARN_S ? "warn" : "ok", text, age > WITNESS_WARN_S ? next : NULL);
+}
+
 /* A count in the store that should be zero. */
 static const struct {
 	const char *id, *sql, *bad, *next, *state;
@@ -165,6 +189,7 @@ int enc_api_doctor (struct enc_api *a, struct enc_error *err)
 	list = enc_json_set_array (a->answer, "checks");
 	check (list, "controller", "ok", "answers", NULL);
 	check_service (a, list, a->c->auditd, "head", "log", "systemctl status enclave-auditd");
+	check_witnesses (a, list);
 	check_service (a, list, a->c->keyd, "status", "keys", "systemctl status enclave-keyd");
 	check_service (a, list, a->c->schedd, "nodes", "scheduler", "systemctl status enclave-schedd");
 	check_counts (a, list);

@@ -114,6 +114,8 @@ static const struct fact {
 } facts[] = {
 	{ 0, "enclave_log_records", NULL, "Records in the log.", "records", NULL },
 	{ 0, "enclave_log_checkpoint_age_seconds", "seconds", "Age of the log's last signed checkpoint.", "age_s", NULL },
+	{ 0, "enclave_log_witness_age_seconds", "seconds", "Time since a quorum of witnesses vouched for the log; absent without witnesses.", "witness_age_s", NULL },
+	{ 0, "enclave_log_witness_alarm", NULL, "1 when a witness says that the log is not what it cosigned before.", "witness_alarm", NULL },
 	{ 0, "enclave_log_full", NULL, "1 when the log can take no more records.", "full", NULL },
 	{ 1, "enclave_keys_unsealed", NULL, "1 when the key service can give keys.", "state", "unsealed" },
 	{ 2, "enclave_scheduler_snapshot_age_seconds", "seconds", "Age of what is known of the general cluster.", "age_s", NULL },

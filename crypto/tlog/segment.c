@@ -164,7 +164,7 @@ enum enc_read_state enc_segment_next (struct enc_segment *segment, struct enc_fr
 	return ENC_READ_GOOD;
 }
 
-struct enc_heads *enc_heads_open (int dirfd, struct enc_error *err)
+struct enc_heads *enc_heads_open (int dirfd, const char *name, struct enc_error *err)
 {
 	struct enc_heads *heads = calloc (1, sizeof (*heads));
 
@@ -172,7 +172,7 @@ struct enc_heads *enc_heads_open (int dirfd, struct enc_error *err)
 		(void)enc_fail (err, ENC_ENOMEM, "out of memory");
 		return NULL;
 	}
-	if (window_open (&heads->w, dirfd, "checkpoints", 0, err) < 0) {
+	if (window_open (&heads->w, dirfd, name, 0, err) < 0) {
 		enc_heads_free (heads);
 		return NULL;
 	}

@@ -35,7 +35,7 @@ enum enc_read_state {
  * it starts, also for SHORT and BAD; the reader stays there. */
 enum enc_read_state enc_segment_next (struct enc_segment *segment, struct enc_frame *ret, uint64_t *ret_offset);
 
-/* One signed head of the file `checkpoints`. */
+/* One signed head of the file `checkpoints`, or `cosigned`. */
 struct enc_heads;
 struct enc_heads_item {
 	const char *text; /* the note, valid until the next call */
@@ -44,7 +44,7 @@ struct enc_heads_item {
 };
 
 /* ENC_ENOTFOUND when there is no such file. Free with enc_heads_free(). */
-struct enc_heads *enc_heads_open (int dirfd, struct enc_error *err) ENC_MUST_USE;
+struct enc_heads *enc_heads_open (int dirfd, const char *name, struct enc_error *err) ENC_MUST_USE;
 void enc_heads_free (struct enc_heads *heads);
 enum enc_read_state enc_heads_next (struct enc_heads *heads, struct enc_heads_item *ret);
 

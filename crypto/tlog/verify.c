@@ -25,6 +25,10 @@ struct run {
 	struct enc_tree_head next;
 	struct enc_heads_item item;
 	uint64_t last_size;
+	struct enc_heads *cosigned;
+	int have_cosigned; /* `due` is a cosigned checkpoint that is still to be met */
+	struct enc_tree_head due;
+	struct enc_heads_item due_item;
 	char last_time[40];	      /* `ts` of the last record */
 	char first_unsigned_time[40]; /* of the first one after the last checkpoint */
 };
@@ -125,6 +129,92 @@ static int meet_heads (struct run *run)
 	return 0;
 }
 
+/* ---- witnesses ---- */
+
+/* Move to the next cosigned checkpoint. They carry the log's own signature too. */
+static int next_cosigned (struct run *run)
+{
+	enum enc_read_state state = enc_heads_next (run->cosigned, &run->due_item);
+	uint64_t before = run->due.size;
+
+	run->have_cosigned = 0;
+	if (state == ENC_READ_END || state == ENC_READ_SHORT)
+		return 0;
+	if (state != ENC_READ_GOOD)
+		return bad (run, state == ENC_READ_BAD ? ENC_VERIFY_ALTERED : ENC_VERIFY_UNREADABLE, "cosigned", run->due_item.offset,
+			state == ENC_READ_BAD ? "not a checkpoint" : "cannot be read");
+	if (open_head (run, run->due_item.text, run->due_item.len, run->due_item.offset, "cosigned", &run->due) < 0)
+		return -1;
+	if (run->due.size < before)
+		return bad (run, ENC_VERIFY_ALTERED, "cosigned", run->due_item.offset, "the tree shrinks from %llu to %llu",
+			(unsigned long long)before, (unsigned long long)run->due.size);
+	run->have_cosigned = 1;
+	return 0;
+}
+
+/* A quorum under one checkpoint: kept if it is the newest. */
+static int judge_cosigned (struct run *run)
+{
+	struct enc_tlog_quorum quorum;
+	struct enc_error err = { 0 };
+	struct enc_note note;
+
+	if (!run->conf->policy)
+		return 0;
+	if (enc_note_parse (run->due_item.text, run->due_item.len, &note, &err) < 0 ||
+		enc_tlog_policy_judge (run->conf->policy, &note, &quorum, &err) < 0)
+		return bad (run, ENC_VERIFY_ALTERED, "cosigned", run->due_item.offset, "%.100s", err.text);
+	if (quorum.met && quorum.time >= run->report->quorum.time) {
+		run->report->quorum = quorum;
+		run->report->cosigned = run->due;
+	}
+	return 0;
+}
+
+static int meet_cosigned (struct run *run)
+{
+	while (run->have_cosigned && run->due.size == run->tree.size) {
+		struct enc_hash root;
+
+		enc_tree_root (&run->tree, &root);
+		if (!enc_hash_equal (&root, &run->due.root))
+			return bad (run, ENC_VERIFY_ALTERED, "cosigned", run->due_item.offset,
+				"the records do not give the root that was cosigned for size %llu", (unsigned long long)run->due.size);
+		if (judge_cosigned (run) < 0 || next_cosigned (run) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int start_cosigned (struct run *run)
+{
+	struct enc_error err = { 0 };
+
+	run->cosigned = enc_heads_open (run->dirfd, "cosigned", &err);
+	if (!run->cosigned)
+		return err.code == ENC_ENOTFOUND ? 0 : bad (run, ENC_VERIFY_UNREADABLE, "cosigned", 0, "%.100s", err.text);
+	return next_cosigned (run) < 0 ? -1 : meet_cosigned (run);
+}
+
+static int check_witnesses (struct run *run)
+{
+	struct enc_verify_report *report = run->report;
+	uint64_t now = (uint64_t)(run->conf->now / 1000000000);
+
+	if (run->have_cosigned)
+		return bad (run, ENC_VERIFY_INCOMPLETE, "cosigned", run->due_item.offset, "%llu records were cosigned and %llu are there",
+			(unsigned long long)run->due.size, (unsigned long long)run->tree.size);
+	if (!run->conf->policy || enc_tlog_policy_required (run->conf->policy) == 0)
+		return 0;
+	if (!report->quorum.met)
+		return bad (run, ENC_VERIFY_UNSIGNED, "cosigned", 0, "no quorum of witnesses has cosigned any of it");
+	report->witness_age_s = now > report->quorum.time ? now - report->quorum.time : 0;
+	if (report->witness_age_s > run->conf->witness_max_s)
+		return bad (run, ENC_VERIFY_UNSIGNED, "cosigned", 0, "the last quorum of witnesses is %llu s old",
+			(unsigned long long)report->witness_age_s);
+	return 0;
+}
+
 /* Heads from elsewhere: a log cut back together with its own checkpoints is
  * whole in itself, and only they can tell. */
 static int meet_seen (struct run *run, uint64_t size)
@@ -218,6 +308,8 @@ static int check_segment (struct run *run, uint64_t first, int last_segment)
 		rc = check_record (run, &frame, name, offset);
 		if (rc == 0)
 			rc = meet_heads (run);
+		if (rc == 0)
+			rc = meet_cosigned (run);
 		if (rc == 0 && run->conf->n_seen > 0)
 			rc = meet_seen (run, run->tree.size);
 	}
@@ -272,11 +364,11 @@ static int check_all (struct run *run)
 	int rc;
 
 	/* The checkpoints first: records only ever come before them. */
-	run->heads = enc_heads_open (run->dirfd, &err);
+	run->heads = enc_heads_open (run->dirfd, "checkpoints", &err);
 	if (!run->heads)
 		return bad (run, err.code == ENC_ENOTFOUND ? ENC_VERIFY_UNSIGNED : ENC_VERIFY_UNREADABLE, "checkpoints",
 			0, "%.100s", err.text);
-	if (next_head (run) < 0 || meet_heads (run) < 0)
+	if (next_head (run) < 0 || meet_heads (run) < 0 || start_cosigned (run) < 0)
 		return -1;
 	if (enc_segment_list_read (run->dirfd, &list, &err) < 0)
 		return bad (run, ENC_VERIFY_UNREADABLE, ".", 0, "%.100s", err.text);
@@ -284,7 +376,9 @@ static int check_all (struct run *run)
 	for (size_t i = 0; rc == 0 && i < list.n; i++)
 		rc = check_segment (run, list.first[i], i + 1 == list.n);
 	enc_segment_list_done (&list);
-	return rc < 0 ? rc : check_end (run);
+	if (rc == 0)
+		rc = check_end (run);
+	return rc == 0 ? check_witnesses (run) : rc;
 }
 
 void enc_logverify (const struct enc_verify_conf *conf, struct enc_verify_report *ret)
@@ -306,6 +400,7 @@ void enc_logverify (const struct enc_verify_conf *conf, struct enc_verify_report
 	}
 	ret->records = run->tree.size;
 	enc_heads_free (run->heads);
+	enc_heads_free (run->cosigned);
 	if (run->dirfd >= 0)
 		(void)close (run->dirfd);
 	free (run);
@@ -330,6 +425,8 @@ void enc_verify_json (const struct enc_verify_conf *conf, const struct enc_verif
 	char out[static ENC_VERIFY_JSON_MAX])
 {
 	char root[ENC_HASH_B64_SIZE], file[96], why[256];
+	unsigned required = conf->policy ? enc_tlog_policy_required (conf->policy) : 0;
+	char age[24] = "null";
 	char newest[24] = "null";
 	char first_bad[460] = "null";
 
@@ -338,16 +435,19 @@ void enc_verify_json (const struct enc_verify_conf *conf, const struct enc_verif
 	put_quoted (why, sizeof (why), report->bad.why);
 	if (report->newest != 0)
 		(void)snprintf (newest, sizeof (newest), "%lld", (long long)(conf->now - report->newest) / 1000000000);
+	if (report->quorum.time != 0)
+		(void)snprintf (age, sizeof (age), "%llu", (unsigned long long)report->witness_age_s);
 	if (report->has_bad)
 		(void)snprintf (first_bad, sizeof (first_bad),
 			"{\"index\":%llu,\"file\":\"%s\",\"offset\":%llu,\"why\":\"%s\"}",
 			(unsigned long long)report->bad.index, file, (unsigned long long)report->bad.offset, why);
 	(void)snprintf (out, ENC_VERIFY_JSON_MAX,
 		"{\"result\":\"%s\",\"size\":%llu,\"root\":\"%s\",\"checkpoints\":%llu,"
-		"\"witnesses\":{\"required\":0,\"cosigned\":0,\"age_s\":null},\"newest_s\":%s,"
+		"\"witnesses\":{\"required\":%u,\"cosigned\":%u,\"age_s\":%s,\"size\":%llu},\"newest_s\":%s,"
 		"\"records\":%llu,\"unsigned\":%llu,\"unsigned_age_s\":%llu,\"torn\":%s,\"first_bad\":%s}",
 		enc_verify_result_name (report->result), (unsigned long long)report->head.size, root,
-		(unsigned long long)report->checkpoints, newest, (unsigned long long)report->records,
+		(unsigned long long)report->checkpoints, required, report->quorum.cosigned, age, (unsigned long long)report->cosigned.size,
+		newest, (unsigned long long)report->records,
 		(unsigned long long)report->unsigned_records, (unsigned long long)report->unsigned_age_s,
 		report->torn ? "true" : "false", first_bad);
 }

@@ -15,10 +15,12 @@ from hosts import host as host_named, plan, wait
 
 # Units of a role and the program behind each.
 PROGRAMS = {"enclave-auditd": "usr/sbin/enclave-auditd", "enclave-keyd": "usr/sbin/enclave-keyd", "enclave-vault-door": "usr/sbin/enclave-auditd",
+            "enclave-cosignd": "usr/sbin/enclave-cosignd", "enclave-witness": "usr/sbin/enclave-witness",
             "enclave-vault-link": "usr/sbin/enclaved", "enclaved": "usr/sbin/enclaved", "enclave-schedd": "usr/sbin/enclave-schedd",
             "enclave-privd": "usr/sbin/enclave-privd", "enclave-agentd-observer": "usr/sbin/enclave-agentd"}
 UNITS = {
-    "vault": ["enclave-auditd", "enclave-keyd", "enclave-vault-door"],
+    "vault": ["enclave-auditd", "enclave-keyd", "enclave-vault-door", "enclave-cosignd"],
+    "witness": ["enclave-witness"],
     "controller": ["enclave-vault-link", "enclave-schedd", "enclaved"],
     "compute": ["enclave-privd"],
     "service": ["enclave-privd"],
@@ -29,6 +31,8 @@ NODES = {"compute", "service"}
 OBSERVERS = {"head", "login"}
 ETC = "etc/enclave"
 AGENT_PORT = 7443
+WITNESS_PORT = 7450
+WITNESSES = ("w1", "w2")
 KEYD_OPS = ["nonce", "certify", "baseline", "lease", "attest", "key", "grant", "members", "destroy", "lock", "status"]
 ENROL_AT_ONCE = 8
 ADMIN = "admin1"
@@ -62,7 +66,7 @@ def transport(lab):
     new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "365"]
     call(*new, "-subj", "/CN=vault link", "-addext", "basicConstraints=critical,CA:TRUE,pathlen:0", "-addext", "keyUsage=critical,keyCertSign",
          "-keyout", folder / "ca.key", "-out", folder / "ca.pem")
-    for name in ("controller", "vault"):
+    for name in ("controller", "vault", *WITNESSES):
         call(*new, "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
              "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem")
 
@@ -85,9 +89,20 @@ def _link_end(lab, etc, name, user, conf):
 
 def _vault(lab, host, etc):
     _link_end(lab, etc, "vault", "stunnel4", "vault-door.conf")
-    _json(etc / "auditd.json", {"origin": f"log.{lab.id}.lab", "peers": [{"name": "enclaved", "user": "stunnel4", "append": True, "read": True}]})
+    _json(etc / "auditd.json", {"origin": f"log.{lab.id}.lab", "witnesses": "/etc/enclave/witnesses",
+                                "peers": [{"name": "enclaved", "user": "stunnel4", "append": True, "read": True},
+                                          *([{"name": "cosignd", "user": "enclave-cosign", "cosign": True}] if ships(lab, "enclave-cosignd") else [])]})
+    _json(etc / "cosignd.json", {"ca": "/etc/enclave/transport/ca.pem"})
     # Memory for argon2 is the least allowed: all hosts share this machine.
     _json(etc / "keyd.json", {"site": f"lab-{lab.id}", "argon2_mib": 64, "callers": [{"user": "stunnel4", "ops": KEYD_OPS}]})
+
+
+def _witness(lab, host, etc):
+    keys = lab.dir / "keys/transport"
+    write_file(etc / "transport/witness.pem", (keys / f"{host.name}.pem").read_text())
+    write_file(etc / "transport/witness.key", (keys / f"{host.name}.key").read_text(), 0o600)
+    _json(etc / "witness.json", {"name": f"{host.name}.{lab.id}.lab", "listen": "::", "port": WITNESS_PORT, "certificate": "/etc/enclave/transport/witness.pem",
+                                 "key": "/etc/enclave/transport/witness.key", "logs": ["/etc/enclave/log.vkey"]})
 
 
 def _controller(lab, host, etc):
@@ -134,6 +149,7 @@ def _json(path, document):
 # Which roles get which files.
 FILES = [
     ({"vault"}, _vault),
+    ({"witness"}, _witness),
     ({"controller"}, _controller),
     (NODES | OBSERVERS, _agent),
     (NODES, _node),
@@ -172,6 +188,29 @@ def vault(lab):
     state = keyd_state(lab)
     if state != "unsealed":
         lab.run("vault", "enclavectl", "key", "init" if state == "uninitialised" else "unseal", "--json", stdin=secret.read_text())
+
+
+def witnesses(lab):
+    """The log's key to the witnesses, theirs into the policy that the vault, and whoever verifies, judge by; then cosignd."""
+    names = [name for name in WITNESSES if _has(lab, "enclave-witness", name)]
+    if not _has(lab, "enclave-auditd", "vault") or not names:
+        return
+    log = (lab.upper("vault") / "var/lib/enclave-audit/log.vkey").read_text()
+    lines = [f"log {log.strip()}"]
+    for name in names:
+        if read_text(f"/proc/{lab.init(name)}/root/{ETC}/log.vkey") != log:
+            put(lab, name, f"{ETC}/log.vkey", log)
+        lab.run(name, "systemctl", "start", "enclave-witness")
+    for name in names:
+        vkey = lab.upper(name) / "var/lib/enclave-witness/witness.vkey"
+        lines.append(f"witness {name} {vkey.read_text().strip()} https://{name}:{WITNESS_PORT}/")
+    policy = "\n".join([*lines, f"group lab all {' '.join(names)}", "quorum lab", ""])
+    for name in ("vault", "ctl"):
+        if lab.init(name) and read_text(f"/proc/{lab.init(name)}/root/{ETC}/witnesses") != policy:
+            put(lab, name, f"{ETC}/witnesses", policy)
+            if name == "vault":
+                lab.run("vault", "systemctl", "reload", "enclave-auditd")
+    lab.run("vault", "systemctl", "start", "enclave-cosignd")
 
 
 def keyd_state(lab):

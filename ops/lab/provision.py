@@ -198,6 +198,7 @@ BEFORE = [
 AFTER = [
     ("what the build lacks", product.warn),
     ("vault", product.vault),
+    ("witnesses", product.witnesses),
     ("trust", product.trust),
     ("accounting", lambda lab: slurm.account(lab, list(ACCOUNTS))),
     ("controller", product.controller),

@@ -11,6 +11,8 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 DAEMONS = {
     "enclaved": ("enclaved.json", {}),
     "enclave-auditd": ("auditd.json", {"origin": "example", "peers": [{"name": "x", "user": "root"}]}),
+    "enclave-cosignd": ("cosignd.json", {}),
+    "enclave-witness": ("witness.json", {"name": "w.example", "socket": "/run/enclave/witness.sock", "logs": ["/nonexistent/log.vkey"]}),
     "enclave-keyd": ("keyd.json", {"callers": [{"uid": 0, "ops": ["status"]}]}),
     "enclave-schedd": ("schedd.json", {"lendable": "/nonexistent/lendable"}),
     "enclave-privd": ("privd.json", {}),

@@ -25,7 +25,8 @@ class Log:
         return out
 
     def head(self, request):
-        return {"origin": "fake", "size": len(self.records), "root": "", "checkpoint": "", "age_s": 0, "records": len(self.records), "full": False}
+        return {"origin": "fake", "size": len(self.records), "root": "", "checkpoint": "", "age_s": 0, "records": len(self.records), "full": False,
+                "witnesses": {"required": 0, "cosigned": 0, "age_s": None}, "witness_age_s": None, "witness_alarm": False}
 
     def search(self, request):
         found = [r for r in self.records if not request.get("user") or r.get("actor", {}).get("user") == request["user"]]

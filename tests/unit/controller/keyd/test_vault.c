@@ -15,6 +15,8 @@ static const char *state_name (void)
 
 static void init_unseal_and_seal_change_the_state (void **state)
 {
+	size_t others = enc_secmem_used (); /* of the test's own keys */
+
 	(void) state;
 	assert_string_equal (state_name (), "uninitialised");
 	assert_string_equal (enc_json_get_str (w.answer, "driver", ""), "file");
@@ -26,7 +28,7 @@ static void init_unseal_and_seal_change_the_state (void **state)
 	assert_int_equal (with_passphrase ("init", PASSPHRASE), -ENC_ECONFLICT);
 	assert_int_equal (with_passphrase ("seal", NULL), 0);
 	assert_string_equal (state_name (), "sealed");
-	assert_int_equal (enc_secmem_used (), 0);
+	assert_int_equal (enc_secmem_used (), others);
 	assert_int_equal (with_passphrase ("unseal", "wrong horse battery"), -ENC_EDENIED);
 	assert_string_equal (state_name (), "sealed");
 	assert_int_equal (with_passphrase ("unseal", PASSPHRASE), 0);
