@@ -1,6 +1,7 @@
 /* Family fence: the rules, the routes, the connections, and the overlay beside them. */
 #include <errno.h>
 #include <linux/capability.h>
+#include <net/if.h>
 #include <nftables/libnftables.h>
 #include <string.h>
 
@@ -18,8 +19,12 @@ enum { RULES_MAX = 1024 * 1024 };
 
 /* What this process applied last, to see whether it still stands. */
 static struct {
-	char *rules;    /* the transaction */
-	char *listing;  /* what the kernel said right after it */
+	struct enc_doc *doc;    /* NULL: no fence */
+	bool door;
+	char *listing;          /* what the kernel said of the rules right after */
+	struct enc_strs devices;
+	size_t routes;          /* our own */
+	bool overlay;           /* its interface is there */
 } applied;
 
 ENC_DEFINE_AUTO (nft, struct nft_ctx, nft_ctx_free);
@@ -39,9 +44,36 @@ static int run_nft (const char *text, char **ret_listing, struct enc_error *err)
 	return 0;
 }
 
-static int list_table (char **ret, struct enc_error *err)
+/* One by one: a listing of two families finds only one of them. */
+static int list_tables (bool frames, char **ret, struct enc_error *err)
 {
-	return run_nft ("list table inet " ENC_FENCE_TABLE, ret, err);
+	enc_auto_free char *packets = NULL, *of_frames = NULL;
+	int rc = run_nft ("list table inet " ENC_FENCE_TABLE, &packets, err);
+
+	if (rc == 0 && frames)
+		rc = run_nft ("list table netdev " ENC_FENCE_TABLE, &of_frames, err);
+	if (rc < 0)
+		return rc;
+	*ret = enc_strf ("%s%s", packets, of_frames ? of_frames : "");
+	return *ret ? 0 : enc_fail (err, ENC_ENOMEM, "fence: no memory");
+}
+
+/* Kernels before 5.16 have no place to look at frames that leave. */
+static bool no_egress;
+
+/* Interfaces that frames can leave by; the overlay's own frames are packets in its tunnel. */
+static int list_devices (struct enc_strs *ret, struct enc_error *err)
+{
+	struct if_nameindex *all = no_egress ? NULL : if_nameindex ();
+	int rc = all || no_egress ? 0 : enc_fail_sys (err, "fence: interfaces");
+
+	for (const struct if_nameindex *i = all; rc == 0 && i && i->if_index; i++)
+		if (strcmp (i->if_name, "lo") != 0 && strcmp (i->if_name, ENC_OVERLAY_IFACE) != 0)
+			rc = enc_strs_add (ret, i->if_name, err);
+	if (all)
+		if_freenameindex (all);
+	enc_strs_sort (ret);
+	return rc;
 }
 
 static int save_path (const struct enc_privd_conf *conf, char **ret, struct enc_error *err)
@@ -50,46 +82,85 @@ static int save_path (const struct enc_privd_conf *conf, char **ret, struct enc_
 	return *ret ? 0 : enc_fail (err, ENC_ENOMEM, "fence: no memory");
 }
 
+static bool is_login_open (const struct enc_fence *f)
+{
+	return f->mode == ENC_FENCE_ENCLAVE && f->door && (f->doc->roles & ENC_ROLE_LOGIN);
+}
+
 /* A node whose login port is open needs its way back to any client; the rules alone then hold. */
 static int apply_routes (const struct enc_privd_conf *conf, const struct enc_fence *f, struct enc_error *err)
 {
-	bool login = f->mode == ENC_FENCE_ENCLAVE && f->door && (f->doc->roles & ENC_ROLE_LOGIN);
 	enc_auto_free char *save = NULL;
 	int rc = save_path (conf, &save, err);
 
 	if (rc < 0)
 		return rc;
-	return f->mode == ENC_FENCE_NONE || login ? enc_routes_open (save, err) : enc_routes_close (f, save, err);
+	return f->mode == ENC_FENCE_NONE || is_login_open (f) ? enc_routes_open (save, err) : enc_routes_close (f, save, err);
 }
 
-static void remember (char *rules, char *listing)
+static void forget (void)
 {
-	free (applied.rules);
+	free (applied.doc);
 	free (applied.listing);
-	applied.rules = rules;
-	applied.listing = listing;
+	enc_strs_done (&applied.devices);
+	memset (&applied, 0, sizeof applied);
 }
 
-static int apply_rules (const struct enc_fence *f, struct enc_error *err)
+/* The fence's document outlives its task. */
+static int remember (const struct enc_fence *f, struct enc_error *err)
+{
+	bool overlay = applied.overlay || if_nametoindex (ENC_OVERLAY_IFACE) != 0;
+	struct enc_doc *doc = malloc (sizeof *doc);
+
+	if (!doc)
+		return enc_fail (err, ENC_ENOMEM, "fence: no memory");
+	*doc = *f->doc;
+	forget ();
+	applied.doc = doc;
+	applied.door = f->door;
+	applied.overlay = overlay && doc->overlay;
+	return 0;
+}
+
+static int run_rules (const struct enc_fence *f, struct enc_error *err)
 {
 	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (RULES_MAX);
-	enc_auto_free char *rules = NULL, *listing = NULL;
+	enc_auto_free char *rules = NULL;
 	int rc = enc_fence_text (f, &text, err);
 
 	if (rc < 0)
 		return rc;
-	if (!(rules = enc_buf_take_str (&text)))
-		return enc_fail (err, ENC_ENOMEM, "fence: no memory");
-	if ((rc = run_nft (rules, NULL, err)) < 0)
+	return (rules = enc_buf_take_str (&text)) ? run_nft (rules, NULL, err) : enc_fail (err, ENC_ENOMEM, "fence: no memory");
+}
+
+static int apply_rules (const struct enc_fence *f, struct enc_error *err)
+{
+	enc_auto_done (enc_strs_done) struct enc_strs devices = { 0 };
+	struct enc_fence with = *f;
+	int rc = list_devices (&devices, err);
+
+	if (rc < 0)
+		return rc;
+	with.devices = &devices;
+	if ((rc = run_rules (&with, err)) < 0 && devices.n > 0 && f->mode != ENC_FENCE_NONE) {
+		/* Packets are held in any case; the evidence says that frames are not. */
+		enc_strs_done (&devices);
+		no_egress = (rc = run_rules (&with, err)) == 0;
+	}
+	if (rc < 0)
 		return rc;
 	if (f->mode == ENC_FENCE_NONE) {
-		remember (NULL, NULL);
+		forget ();
 		return 0;
 	}
-	if ((rc = list_table (&listing, err)) < 0)
+	if (f->doc != applied.doc && (rc = remember (f, err)) < 0)
 		return rc;
-	remember (ENC_TAKE (rules), ENC_TAKE (listing));
-	return 0;
+	free (applied.listing);
+	applied.listing = NULL;
+	enc_strs_done (&applied.devices);
+	applied.devices = devices;
+	devices = (struct enc_strs){ 0 };
+	return list_tables (applied.devices.n > 0, &applied.listing, err);
 }
 
 /* On the way to a looser fence the rules come last, on the way to a tighter one they come first. */
@@ -106,32 +177,82 @@ static int task_fence (const struct enc_privd_conf *conf, const struct enc_task 
 		if ((rc = apply_rules (&f, err)) < 0 || (rc = enc_connections_cut (&f, &cut, err)) < 0 || (rc = apply_routes (conf, &f, err)) < 0)
 			return rc;
 	}
-	if ((rc = enc_routes_foreign (&foreign, err)) < 0)
+	if ((rc = enc_routes_count (&applied.routes, &foreign, err)) < 0)
 		return rc;
 	enc_json_set_str (evidence, "fence", enc_fence_mode_name (f.mode));
 	enc_json_set_u64 (evidence, "connections_cut", cut);
 	enc_json_set_u64 (evidence, "routes_left", foreign);
+	enc_json_set_bool (evidence, "frames_held", !no_egress && f.mode != ENC_FENCE_NONE);
 	return 0;
+}
+
+/* ---- does it still stand? Each look says whether its part does, and each repair makes it stand. ---- */
+
+static bool rules_stand (void)
+{
+	enc_auto_done (enc_strs_done) struct enc_strs devices = { 0 };
+	enc_auto_free char *now = NULL;
+
+	if (!applied.listing || list_devices (&devices, NULL) < 0 || devices.n != applied.devices.n)
+		return false;
+	for (size_t i = 0; i < devices.n; i++)
+		if (strcmp (devices.v[i], applied.devices.v[i]) != 0)
+			return false;
+	return list_tables (applied.devices.n > 0, &now, NULL) == 0 && strcmp (now, applied.listing) == 0;
+}
+
+static bool routes_stand (const struct enc_fence *f)
+{
+	size_t ours, foreign;
+
+	return is_login_open (f) || (enc_routes_count (&ours, &foreign, NULL) == 0 && foreign == 0 && ours == applied.routes);
+}
+
+static bool overlay_stands (void)
+{
+	return !applied.overlay || if_nametoindex (ENC_OVERLAY_IFACE) != 0;
 }
 
 static int task_check (const struct enc_privd_conf *conf, const struct enc_task *task, struct enc_json *evidence, struct enc_error *err)
 {
-	enc_auto_free char *now = NULL, *listing = NULL;
-	bool intact;
+	struct enc_fence f = { .doc = applied.doc, .door = applied.door };
+	struct enc_task again = { .job = ENC_JOB_OVERLAY, .doc = applied.doc, .fd = -1 };
+	const char *what = NULL;
+	size_t foreign;
+	int rc = 0;
+
+	(void)task;
+	if (!applied.doc)
+		return 0;
+	f.mode = applied.doc->fence;
+	if (!rules_stand ()) {
+		what = "rules";
+		rc = apply_rules (&f, err);
+	}
+	if (rc == 0 && !routes_stand (&f)) {
+		what = what ? what : "routes";
+		if ((rc = apply_routes (conf, &f, err)) == 0)
+			rc = enc_routes_count (&applied.routes, &foreign, err);
+	}
+	if (rc == 0 && !overlay_stands ()) {
+		what = what ? what : "overlay";
+		rc = enc_overlay_apply (conf, &again, evidence, err);
+	}
+	enc_json_set_bool (evidence, "intact", !what);
+	if (what)
+		enc_json_set_str (evidence, "what", what);
+	return enc_wrap (err, rc, "put the fence back");
+}
+
+static int task_overlay (const struct enc_privd_conf *conf, const struct enc_task *task, struct enc_json *evidence, struct enc_error *err)
+{
+	bool want = task->doc->overlay && !(task->flags & ENC_TASK_CLOSE);
 	int rc;
 
-	(void)conf, (void)task;
-	if (!applied.rules)
-		return 0;
-	intact = list_table (&now, NULL) == 0 && strcmp (now, applied.listing) == 0;
-	enc_json_set_bool (evidence, "intact", intact);
-	if (intact)
-		return 0;
-	if ((rc = run_nft (applied.rules, NULL, err)) < 0 || (rc = list_table (&listing, err)) < 0)
-		return enc_wrap (err, rc, "put the fence back");
-	free (applied.listing);
-	applied.listing = ENC_TAKE (listing);
-	return 0;
+	applied.overlay = false;
+	rc = enc_overlay_apply (conf, task, evidence, err);
+	applied.overlay = rc == 0 && want && applied.doc;
+	return rc;
 }
 
 static const int caps[] = { CAP_NET_ADMIN, -1 };
@@ -144,7 +265,7 @@ const struct enc_family enc_family_fence = {
 	.tasks = {
 		[ENC_JOB_FENCE] = task_fence,
 		[ENC_JOB_FENCE_CHECK] = task_check,
-		[ENC_JOB_OVERLAY] = enc_overlay_apply,
+		[ENC_JOB_OVERLAY] = task_overlay,
 		[ENC_JOB_OVERLAY_KEY] = enc_overlay_key,
 	},
 };

@@ -3,8 +3,11 @@
  * makes old connections dead at once. The chains run before the site's own (priority -5): a drop is final, an accept is not, so
  * that the site's rules can only make the fence tighter.
  *
+ * A program with CAP_NET_RAW can put frames on a device past all of this. So a second table, `netdev enclave`, lets out of each device
+ * only frames to the hosts that the first one lets packets out to. It cannot know connections, so it holds the port of an open door by number.
+ *
  * IPv6 needs neighbour discovery to reach even an allowed host; it is let through with hop limit 255 alone, from the link.
- * Address resolution of IPv4 is not seen by this family of tables. */
+ * Address resolution of IPv4 is not seen by the first table; the second lets plain requests and answers of it out and no other frame. */
 #include "node-agent/privd/fence_rules.h"
 
 #include <string.h>
@@ -126,20 +129,60 @@ static void put_chain (struct enc_buf *out, const struct enc_fence *f, const cha
 	enc_buf_putf (out, "\t}\n");
 }
 
+static void put_sets (struct enc_buf *out, const struct enc_fence *f)
+{
+	put_set (out, "peers4", "ipv4_addr", f, PICK_ADDRESS4);
+	put_set (out, "peers6", "ipv6_addr", f, PICK_ADDRESS6);
+}
+
+/* What a frame of this node may look like, as put_chain() has it for packets. Later pieces of a packet carry no port. */
+static void put_frames (struct enc_buf *out, const struct enc_fence *f)
+{
+	bool door = f->door && (f->doc->roles & ENC_ROLE_LOGIN) && f->doc->login_port != 0;
+
+	enc_buf_putf (out, "\t\tarp htype 1 arp ptype ip arp operation { request, reply } accept\n");
+	enc_buf_putf (out, "\t\ticmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } ip6 hoplimit 255 accept\n");
+	put_controller (out, f->doc, false);
+	if (f->mode == ENC_FENCE_ENCLAVE && f->doc->overlay_port) {
+		enc_buf_putf (out, "\t\tip daddr @peers4 udp dport %u accept\n", f->doc->overlay_port);
+		enc_buf_putf (out, "\t\tip daddr @peers4 ip protocol udp ip frag-off & 8191 != 0 accept\n");
+		enc_buf_putf (out, "\t\tip6 daddr @peers6 udp dport %u accept\n", f->doc->overlay_port);
+	}
+	if (f->mode == ENC_FENCE_ENCLAVE && door)
+		enc_buf_putf (out, "\t\ttcp sport %u accept\n", f->doc->login_port);
+	enc_buf_putf (out, "\t\tcounter\n");
+}
+
+static void put_device_table (struct enc_buf *out, const struct enc_fence *f)
+{
+	if (!f->devices || f->devices->n == 0)
+		return;
+	enc_buf_putf (out, "table netdev %s {\n", ENC_FENCE_TABLE);
+	put_sets (out, f);
+	enc_buf_putf (out, "\tchain out {\n\t\ttype filter hook egress devices = { ");
+	for (size_t i = 0; i < f->devices->n; i++)
+		enc_buf_putf (out, "%s\"%s\"", i ? ", " : "", f->devices->v[i]);
+	enc_buf_putf (out, " } priority -5; policy drop;\n");
+	put_frames (out, f);
+	enc_buf_putf (out, "\t}\n}\n");
+}
+
 int enc_fence_text (const struct enc_fence *f, struct enc_buf *out, struct enc_error *err)
 {
 	static const char *const hooks[] = { "input", "forward", "output" };
+	static const char *const families[] = { "inet", "netdev" };
 
-	/* Naming the table first makes the deletion work whether it was there or not. */
-	enc_buf_putf (out, "table inet %s {}\ndelete table inet %s\n", ENC_FENCE_TABLE, ENC_FENCE_TABLE);
+	/* Naming a table first makes the deletion work whether it was there or not. */
+	for (size_t i = 0; i < ENC_ARRAY_LEN (families); i++)
+		enc_buf_putf (out, "table %s %s {}\ndelete table %s %s\n", families[i], ENC_FENCE_TABLE, families[i], ENC_FENCE_TABLE);
 	if (f->mode != ENC_FENCE_NONE) {
 		enc_buf_putf (out, "table inet %s {\n", ENC_FENCE_TABLE);
-		put_set (out, "peers4", "ipv4_addr", f, PICK_ADDRESS4);
-		put_set (out, "peers6", "ipv6_addr", f, PICK_ADDRESS6);
+		put_sets (out, f);
 		put_set (out, "overlay", "ipv4_addr", f, PICK_OVERLAY);
 		for (size_t i = 0; i < ENC_ARRAY_LEN (hooks); i++)
 			put_chain (out, f, hooks[i]);
 		enc_buf_putf (out, "}\n");
+		put_device_table (out, f);
 	}
 	return enc_buf_check (out, err);
 }

@@ -292,22 +292,30 @@ int enc_routes_open (const char *save, struct enc_error *err)
 	return rc;
 }
 
-int enc_routes_foreign (size_t *ret, struct enc_error *err)
+int enc_routes_count (size_t *ret_ours, size_t *ret_foreign, struct enc_error *err)
 {
 	struct dump dump = { .messages = ENC_BUF_INIT (SAVE_MAX) };
 	const struct nlmsghdr *m;
 	struct enc_nl nl;
-	size_t at = 0, n = 0;
+	size_t at = 0, n[2] = { 0 };
 	int rc = enc_nl_open (&nl, NETLINK_ROUTE, err);
 
 	if (rc < 0)
 		return rc;
 	if ((rc = dump_routes (&nl, &dump, err)) == 0) {
 		while ((m = next_message (&dump.messages, &at)))
-			n += !is_ours (m);
-		*ret = n;
+			n[is_ours (m)]++;
+		*ret_foreign = n[false];
+		*ret_ours = n[true];
 	}
 	enc_buf_done (&dump.messages);
 	enc_nl_done (&nl);
 	return rc;
+}
+
+int enc_routes_foreign (size_t *ret, struct enc_error *err)
+{
+	size_t ours;
+
+	return enc_routes_count (&ours, ret, err);
 }

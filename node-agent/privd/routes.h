@@ -13,3 +13,6 @@ int enc_routes_open (const char *save, struct enc_error *err) ENC_MUST_USE;
 
 /* Routes in the main tables that are neither ours, nor the overlay's, nor link-local; 0 is what a closed fence shows. */
 int enc_routes_foreign (size_t *ret, struct enc_error *err) ENC_MUST_USE;
+
+/* How many there are of ours and how many foreign ones. */
+int enc_routes_count (size_t *ret_ours, size_t *ret_foreign, struct enc_error *err) ENC_MUST_USE;

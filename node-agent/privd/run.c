@@ -18,7 +18,7 @@
 
 #include "base/enc.h"
 
-enum { QUEUE_MAX = 8, TICK_MS = 500 };
+enum { QUEUE_MAX = 8, TICK_MS = 500, LOOK_MS = 10000 };
 
 struct run {
 	struct run *next;
@@ -48,6 +48,7 @@ struct enc_runner {
 	struct enc_privd *p;
 	struct run *now, *queue;
 	struct event *tick, *defer;
+	int64_t look;               /* when the fence is looked at next */
 	bool check_after;           /* the filter changed while the fence family was busy */
 	bool step_waits;            /* the present run's next task waits for a check of the fence to end */
 };
@@ -462,23 +463,31 @@ void enc_runner_tighten (struct enc_runner *r, uint8_t pool, const char *reason)
 
 /* ---- the fence is watched ---- */
 
+static void tell_tamper (struct enc_runner *r, const char *what, bool failed)
+{
+	struct enc_json *obj = enc_json_object (), *data = enc_json_object ();
+	char reason[96];
+
+	(void)snprintf (reason, sizeof reason, "%s were changed and %s", what, failed ? "could not be put back" : "put back");
+	enc_json_set_str (obj, "node", r->p->conf.node);
+	enc_json_set_str (data, "area", "fence");
+	enc_json_set_str (data, "reason", reason);
+	enc_json_set_u64 (data, "count", 1);
+	enc_spool_add (&r->p->spool, "node", "tamper", failed ? "failed" : "ok", obj, data);
+	enc_log_warn ("fence: %s", reason);
+}
+
 static void check_judge (struct enc_runner *r, int rc, const struct enc_error *err, struct enc_view evidence)
 {
 	enc_auto (enc_json) struct enc_json *found = evidence.left ? enc_json_parse ((const char *)evidence.at, evidence.left, ENC_TASK_SIZE_MAX, NULL) : NULL;
-	struct enc_json *obj, *data;
 
-	if (rc < 0)
-		enc_log_err (ENC_LOG_ERROR, err, "fence");
 	if (rc == 0 && enc_json_get_bool (found, "intact", true))
 		return;
-	obj = enc_json_object ();
-	data = enc_json_object ();
-	enc_json_set_str (obj, "node", r->p->conf.node);
-	enc_json_set_str (data, "area", "fence");
-	enc_json_set_str (data, "reason", rc < 0 ? "rules were changed and could not be put back" : "rules were changed and put back");
-	enc_json_set_u64 (data, "count", 1);
-	enc_spool_add (&r->p->spool, "node", "tamper", rc < 0 ? "failed" : "ok", obj, data);
-	enc_log_warn ("the fence was changed from outside and %s", rc < 0 ? "could not be put back" : "put back");
+	if (rc < 0)
+		enc_log_err (ENC_LOG_ERROR, err, "fence");
+	tell_tamper (r, enc_json_get_str (found, "what", "rules"), rc < 0);
+	if (rc < 0)
+		enc_runner_tighten (r, ENC_POOL_QUARANTINE, "the fence could not be put back");
 }
 
 static void checked (int rc, const struct enc_error *err, struct enc_view evidence, void *arg)
@@ -528,8 +537,11 @@ static void on_tick (evutil_socket_t fd, short what, void *arg)
 
 	(void)fd, (void)what;
 	expire (r);
-	if (r->check_after)
+	/* Changes of rules are heard of at once; routes and interfaces are looked at. */
+	if (r->check_after || enc_passed (r->look)) {
+		r->look = enc_deadline_ms (LOOK_MS);
 		enc_runner_check_fence (r);
+	}
 	begin (r);
 }
 

@@ -1,6 +1,7 @@
 """One lab host with a real privd and a driver in the place of its agent (tools/node_driver.c): what the key service would sign, and what a
 taken-over agent could say."""
 import base64
+import ctypes
 import json
 import os
 import pathlib
@@ -18,6 +19,19 @@ DENIED, CONFLICT, INVALID, INTEGRITY, FAILED = 3, 10, 9, 7, 1
 MUNGE_KEY = "munge" + "a" * 21
 BUILD = pathlib.Path(os.environ.get("ENCLAVE_BUILD") or pathlib.Path(__file__).resolve().parents[2] / "build/release")
 DRIVER = BUILD / "tests/integration/tools/node_driver"
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def inside_network(pid, make):
+    """Calls make() with the network of another process; sockets made there stay there."""
+    with open("/proc/thread-self/ns/net") as own, open(f"/proc/{pid}/ns/net") as other:
+        assert LIBC.setns(other.fileno(), 0) == 0
+        try:
+            return make()
+        finally:
+            assert LIBC.setns(own.fileno(), 0) == 0
 
 
 def new_id():

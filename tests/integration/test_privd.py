@@ -1,5 +1,4 @@
 """privd on real hosts, with a driver in the place of its agent and of the key service: what it obeys, what it refuses, and what then is true of the host."""
-import ctypes
 import json
 import os
 import pathlib
@@ -13,7 +12,7 @@ import pytest
 
 from conftest import BASE, Lab, wait_until
 from node import (AIRLOCK, COMPUTE, CONFLICT, DENIED, DOWN, ENCLAVE, FAILED, FENCE_AIRLOCK, FENCE_ENCLAVE, GENERAL, INTEGRITY, INVALID, LOGIN, MUNGE_KEY, NONE,
-                  SCHEDULER, SITE, VERBS, Node, new_id)
+                  SCHEDULER, SITE, VERBS, Node, inside_network, new_id)
 
 PROJECT = {"name": "cxr-data", "key": "volume" + "a" * 20, "kind": 2, "driver": "fscrypt", "owner_gid": 10008}
 KEYS = {MUNGE_KEY: "11" * 64, PROJECT["key"]: "22" * 64}
@@ -148,19 +147,6 @@ def test_garbage_ends_the_connection_and_changes_nothing(n1, raw):
 
 
 # --- the fence --------------------------------------------------------------------------------------------------------------------------------------
-
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def inside_network(pid, make):
-    """Calls make() with the network of another process; sockets made there stay there."""
-    with open("/proc/thread-self/ns/net") as own, open(f"/proc/{pid}/ns/net") as other:
-        assert LIBC.setns(other.fileno(), 0) == 0
-        try:
-            return make()
-        finally:
-            assert LIBC.setns(own.fileno(), 0) == 0
-
 
 def tcp(server, client, address):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -100,7 +100,7 @@ static void none_only_removes (void **state)
 	enc_auto_free char *text = text_of (ENC_FENCE_NONE, false);
 
 	(void)state;
-	assert_string_equal (text, "table inet enclave {}\ndelete table inet enclave\n");
+	assert_string_equal (text, "table inet enclave {}\ndelete table inet enclave\ntable netdev enclave {}\ndelete table netdev enclave\n");
 }
 
 static int count (const char *addr, void *arg, struct enc_error *err)
