@@ -14,8 +14,12 @@ import hosts
 import image
 import network
 import provision
+import vm
 from common import BASE, LabError, call, read_text, say
 from hosts import HOLDER, Lab, wait
+
+
+VM_SLOWER = 5                                     # a VM under software emulation may take so many times as long
 
 
 def up(lab, args):
@@ -28,7 +32,7 @@ def up(lab, args):
     with open(lab.dir / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not lab.record:
-            lab.create(args.suite, tree, args.nodes or 4, args.services or 2)
+            lab.create(args.suite, tree, args.nodes or 4, args.services or 2, _machines(args))
         elif (args.nodes or lab.record["nodes"], args.services or lab.record["services"]) != (lab.record["nodes"], lab.record["services"]):
             raise LabError(f"this lab was made with {lab.record['nodes']} nodes and {lab.record['services']} service hosts; take it down first")
         lab.start_holder()
@@ -37,6 +41,15 @@ def up(lab, args):
         _start(lab, [hosts.host(n) for n in wanted])
         provision.after(lab)
     say(f"up in {time.monotonic() - start:.1f} s: {' '.join(h.name for h in lab.hosts)}")
+
+
+def _machines(args):
+    """Which hosts are to be virtual machines. The observers and the outside must be namespaces: they hold what users have."""
+    wanted = args.vms.split(",") if args.vms else []
+    for name in wanted:
+        if hosts.host(name).role not in ("compute", "service"):
+            raise LabError(f"{name} cannot be a virtual machine; compute and service hosts can")
+    return wanted
 
 
 def _start(lab, wanted):
@@ -51,6 +64,8 @@ def _start(lab, wanted):
     for host in down:
         if not (lab.base(host.name) / "provisioned").exists():
             provision.before(lab, host)
+            if lab.is_vm(host.name):
+                vm.provision(lab, host)
             (lab.base(host.name) / "provisioned").touch()
         lab.boot(host)
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -61,9 +76,10 @@ def booted(lab, name, seconds=60):
     """Waits until systemd inside a host has finished starting it."""
     def answers():
         if not lab.alive(name):
-            raise LabError(f"{name} did not boot: {read_text(lab.base(name) / 'console.log')[-600:]}")
+            raise LabError(f"{name} did not boot: {vm.log_of(lab, name)}")
         init = lab.init(name)
-        return init and os.path.exists(f"/proc/{init}/root/run/systemd/private")
+        return init and (vm.answers(lab, name) if lab.is_vm(name) else os.path.exists(f"/proc/{init}/root/run/systemd/private"))
+    seconds *= VM_SLOWER if lab.is_vm(name) else 1
     wait(answers, seconds, f"{name} to boot")
     state = lab.run(name, "systemctl", "is-system-running", "--wait", check=False, timeout=seconds).strip()
     if state not in ("running", "degraded"):
@@ -94,7 +110,8 @@ def status(lab, args):
         init = lab.init(host.name)
         state = "down" if not init else "cut" if network.is_cut(lab, host.name) else "up"
         found.append({"name": host.name, "role": host.role, "state": state, "address": host.ipv4, "address6": host.ipv6,
-                      "root": f"/proc/{init}/root" if init else None, "pid": init})
+                      "root": f"/proc/{init}/root" if init and not lab.is_vm(host.name) else None, "pid": init,
+                      "kind": "vm" if lab.is_vm(host.name) else "host"})
     ready = bool(found) and all(h["state"] == "up" for h in found) and provision.ready(lab)
     document = {"ready": ready, "suite": lab.record.get("suite"), "hosts": found}
     if args.json:
@@ -153,6 +170,8 @@ def deploy(lab, args):
     provision.stage(fresh, lab.build)
     for name in args.hosts or [h.name for h in lab.hosts]:
         init = lab.init(name)
+        if lab.is_vm(name):
+            raise LabError(f"{name} is a virtual machine: take the lab down and up again for another build")
         if init:
             # Through the host's own overlay, each file by a rename: a lower layer must not change below a running host. /etc is provisioning's.
             call("cp", "-a", "--remove-destination", f"{fresh}/usr/.", f"/proc/{init}/root/usr/")
@@ -174,6 +193,7 @@ def _parser():
     as_json = (["--json"], {"action": "store_true"})
     add("up", up, "bring up what is not up", (["--nodes"], {"type": int, "metavar": "4"}), (["--services"], {"type": int, "metavar": "2"}),
         (["--service"], {"choices": ["host", "libvirt"], "default": "host"}), (["--suite"], {"choices": ["bookworm", "trixie"], "default": "bookworm"}),
+        (["--vms"], {"metavar": "HOST,HOST…", "help": "these are virtual machines with a kernel of their own"}),
         (["--only"], {"metavar": "HOST,HOST…", "help": "only these hosts, beside those that are up"}))
     add("down", down, "end the lab and remove its directory", (["--keep"], {"action": "store_true", "help": "leave the disks"}))
     add("status", status, "which hosts are up", as_json)

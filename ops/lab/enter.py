@@ -5,6 +5,8 @@ import select
 import signal
 import time
 
+import vm
+import vm_channel
 from common import LabError, read_text
 from hosts import ROOT_ENV
 
@@ -22,6 +24,8 @@ def run(lab, name, words, user=None, timeout=None, extra=None):
     command, env, folder = _as_user(lab, name, user, words) if user else (words, ROOT_ENV, "/")
     terminal = {key: os.environ[key] for key in ("TERM", "COLUMNS", "LINES") if key in os.environ}
     env = {**env, **terminal, **(extra or {})}
+    if lab.is_vm(name):
+        return vm_channel.run(vm.ports(lab, name), command, env, folder, timeout)
     middle = os.fork()
     if middle == 0:
         try:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import time
 
+import vm
 from common import BASE, REPO, LabError, call, read_text, write_file
 
 CGROUP = pathlib.Path("/sys/fs/cgroup")
@@ -75,9 +76,9 @@ class Lab:
         self.dir = pathlib.Path(directory or os.environ.get("LAB_DIR") or BASE / "default").absolute()
         self.record = json.loads(read_text(self.dir / "lab.json", "{}"))
 
-    def create(self, suite, tree, nodes, services):
+    def create(self, suite, tree, nodes, services, machines=()):
         self.dir.mkdir(parents=True, exist_ok=True)
-        self.record = {"id": secrets.token_hex(4), "suite": suite, "tree": str(tree), "nodes": nodes, "services": services, "hosts": []}
+        self.record = {"id": secrets.token_hex(4), "suite": suite, "tree": str(tree), "nodes": nodes, "services": services, "machines": list(machines), "hosts": []}
         self.save()
 
     def save(self):
@@ -93,6 +94,10 @@ class Lab:
 
     def has(self, name):
         return name in self.record.get("hosts", [])
+
+    def is_vm(self, name):
+        """Whether the host is a virtual machine, with a kernel of its own."""
+        return name in self.record.get("machines", [])
 
     @property
     def build(self):
@@ -156,7 +161,7 @@ class Lab:
 
     # --- the holder and the hosts' processes --------------------------------------------------------------------------
 
-    def _remember(self, name, pid):
+    def remember(self, name, pid):
         write_file(self.base(name) / "pid", f"{pid} {_start_time(pid)}\n")
 
     def alive(self, name):
@@ -184,15 +189,15 @@ class Lab:
                   "ip link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0; ip link set br0 up; "
                   f"mkdir -p {self.dir}/shared {self.dir}/home; mount -o loop,nosuid,nodev {self.dir}/shared.img {self.dir}/shared; "
                   f"echo > {ready}; exec sleep infinity")
-        self._disk(self.dir / "shared.img")
+        self.disk(self.dir / "shared.img")
         log = self.base(HOLDER) / "log"
         pid = self.spawn(HOLDER, ["unshare", "--mount", "--net", "bash", "-ec", script], log)
-        self._remember(HOLDER, pid)
+        self.remember(HOLDER, pid)
         wait(lambda: ready.exists() or not self.alive(HOLDER), 20, "the lab's holder")
         if not self.alive(HOLDER):
             raise LabError(f"the holder did not start: {read_text(log)[-500:]}")
 
-    def _disk(self, image):
+    def disk(self, image):
         """A sparse ext4 image that takes encrypted directories."""
         if not image.exists():
             with open(image, "wb") as f:
@@ -201,19 +206,24 @@ class Lab:
 
     def boot(self, host):
         """Starts a host that is down; returns at once."""
+        if self.is_vm(host.name):
+            vm.boot(self, host)
+            return
         base = self.base(host.name)
         for part in ("upper", "work", "root"):
             (base / part).mkdir(parents=True, exist_ok=True)
         if host.role in ("compute", "service"):
-            self._disk(base / "disk.img")
+            self.disk(base / "disk.img")
         lower = ":".join(str(p) for p in (self.dir / "common", self.dir / "stage", self.record["tree"]))
         pid = self.spawn(host.name, ["nsenter", "-t", self.alive(HOLDER), "-m", "-n", "--", BOOT, self.dir, self.id, host.name, lower, host.mac, host.ipv4,
                                      host.ipv6, host.role], base / "console.log")
-        self._remember(host.name, pid)
+        self.remember(host.name, pid)
 
     def init(self, name):
-        """The pid, on this machine, of a host's PID 1; None when it is down or has not reached systemd yet."""
+        """The pid, on this machine, of a host's PID 1 (of a VM: of its emulator); None when it is down or has not reached systemd yet."""
         supervisor = self.alive(name)
+        if self.is_vm(name):
+            return supervisor
         for unshare in _children(supervisor) if supervisor else []:
             for init in _children(unshare):
                 if read_text(f"/proc/{init}/comm").strip() == "systemd":
@@ -224,7 +234,7 @@ class Lab:
         """Ends every process of a host at once; its disks stay as they were at that moment."""
         init, supervisor = self.init(name), self.alive(name)
         # The kernel kills all that lives in a PID namespace with its init; the supervisor sees a SIGKILL and ends.
-        if init:
+        if init and not self.is_vm(name):
             os.kill(init, signal.SIGKILL)
         elif supervisor:
             self.kill_group(name)
@@ -266,6 +276,8 @@ class Lab:
         if not init:
             raise LabError(f"host {name} is down")
         try:
+            if self.is_vm(name):
+                return vm.call_in(self, name, words, ROOT_ENV, timeout, **options)
             return call("nsenter", "-t", init, "-a", "--", *words, timeout=timeout, env=ROOT_ENV, **options)
         except LabError as e:
             raise LabError(f"{name}: {e}") from e

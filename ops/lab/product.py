@@ -10,6 +10,7 @@ import os
 import secrets
 import threading
 
+import vm
 from common import REPO, LabError, call, read_text, say, write_file
 from hosts import host as host_named, plan, wait
 
@@ -161,11 +162,19 @@ FILES = [
 
 def put(lab, name, path, text, mode=0o644, user=None):
     """Writes a file on a running host, through its own root; complete when it appears."""
+    if lab.is_vm(name):
+        vm.put(lab, name, path, text, mode, ":".join(map(str, lab.uid(user))) if user else None)
+        return
     target = f"/proc/{lab.init(name)}/root/{path}"
     write_file(target + ".new", text, mode)
     if user:
         os.chown(target + ".new", *lab.uid(user))
     os.rename(target + ".new", target)
+
+
+def get(lab, name, path):
+    """A file's text on a running host; "" when there is none."""
+    return vm.read(lab, name, path) if lab.is_vm(name) else read_text(f"/proc/{lab.init(name)}/root/{path}")
 
 
 def _has(lab, unit, name):
@@ -232,7 +241,7 @@ def trust(lab):
         if host.role in NODES | OBSERVERS:
             wanted = [("keyd.vkey", "keyd.vkey"), ("ca.pem", "controller-ca.pem")]
         for name, path in wanted:
-            if read_text(f"/proc/{lab.init(host.name)}/root/{ETC}/{path}") != made[name]:
+            if get(lab, host.name, f"{ETC}/{path}") != made[name]:
                 put(lab, host.name, f"{ETC}/{path}", made[name])
 
 
@@ -273,8 +282,7 @@ def agents(lab):
 
 def _enrol(lab, host, lock):
     unit = units(lab, host)[0]
-    state = lab.upper(host.name) / "var/lib/enclave-agent"
-    if not (state / "cert.pem").exists():
+    if not get(lab, host.name, "var/lib/enclave-agent/cert.pem"):
         with lock:
             token = ctl(lab, "node", "enroll", host.name)["token"]
         put(lab, host.name, "var/lib/enclave-agent/token", token + "\n", 0o600, "enclave-agent")

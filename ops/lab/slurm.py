@@ -29,7 +29,7 @@ def configure(lab, host):
         return
     upper = lab.upper(host.name)
     values = {"cluster": CLUSTER, "controller": "head", "nodes": f"n[1-{lab.record['nodes']}]",
-              "cgroup_plugin": "cgroup/v2" if (CGROUP / "cgroup.controllers").exists() else "cgroup/v1"}
+              "cgroup_plugin": "cgroup/v2" if lab.is_vm(host.name) or (CGROUP / "cgroup.controllers").exists() else "cgroup/v1"}
     names = ["slurm.conf", "cgroup.conf"] + (["slurmdbd.conf"] if host.role == "head" else [])
     for name in names:
         text = string.Template((REPO / "ops/site" / name).read_text()).substitute(values)
