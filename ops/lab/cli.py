@@ -19,9 +19,6 @@ from common import BASE, LabError, call, read_text, say
 from hosts import HOLDER, Lab, wait
 
 
-VM_SLOWER = 5                                     # a VM under software emulation may take so many times as long
-
-
 def up(lab, args):
     """Brings up what is not up: the whole lab, or with --only these hosts beside those that are."""
     if args.service != "host" or args.suite != "bookworm":
@@ -46,6 +43,8 @@ def up(lab, args):
 def _machines(args):
     """Which hosts are to be virtual machines. The observers and the outside must be namespaces: they hold what users have."""
     wanted = args.vms.split(",") if args.vms else []
+    if wanted:
+        vm.check()
     for name in wanted:
         if hosts.host(name).role not in ("compute", "service"):
             raise LabError(f"{name} cannot be a virtual machine; compute and service hosts can")
@@ -79,7 +78,7 @@ def booted(lab, name, seconds=60):
             raise LabError(f"{name} did not boot: {vm.log_of(lab, name)}")
         init = lab.init(name)
         return init and (vm.answers(lab, name) if lab.is_vm(name) else os.path.exists(f"/proc/{init}/root/run/systemd/private"))
-    seconds *= VM_SLOWER if lab.is_vm(name) else 1
+    seconds *= lab.patience
     wait(answers, seconds, f"{name} to boot")
     state = lab.run(name, "systemctl", "is-system-running", "--wait", check=False, timeout=seconds).strip()
     if state not in ("running", "degraded"):

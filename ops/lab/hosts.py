@@ -95,6 +95,11 @@ class Lab:
     def has(self, name):
         return name in self.record.get("hosts", [])
 
+    @property
+    def patience(self):
+        """How many times as long anything may take: software emulation is slow."""
+        return 6 if self.record.get("machines") else 1
+
     def is_vm(self, name):
         """Whether the host is a virtual machine, with a kernel of its own."""
         return name in self.record.get("machines", [])

@@ -277,7 +277,7 @@ def agents(lab):
     lock = threading.Lock()                       # one at a time where the controller writes; the nodes' own work overlaps
     with concurrent.futures.ThreadPoolExecutor(ENROL_AT_ONCE) as pool:
         list(pool.map(lambda h: _enrol(lab, h, lock), members(lab)))
-    wait(lambda: agents_ready(lab), 30, "all agents to be enrolled, measured and connected")
+    wait(lambda: agents_ready(lab), 30 * lab.patience, "all agents to be enrolled, measured and connected")
 
 
 def _enrol(lab, host, lock):

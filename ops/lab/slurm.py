@@ -99,7 +99,7 @@ def wait_ready(lab, seconds=40):
     if not present(lab):
         return
     try:
-        wait(lambda: ready(lab), seconds, "all compute nodes to be idle in the general pool")
+        wait(lambda: ready(lab), seconds * lab.patience, "all compute nodes to be idle in the general pool")
     except LabError as error:
         raise LabError(f"{error}\n{_excuse(lab)}") from None
 

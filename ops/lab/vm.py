@@ -61,6 +61,13 @@ WantedBy=sysinit.target
 
 # --- what all VMs of this machine share ---------------------------------------------------------------------------------------
 
+def check():
+    """VMs need programs that the other hosts do not."""
+    lacking = [p for p in ("qemu-system-x86_64", "swtpm", "mkfs.erofs", "busybox", "depmod", "cpio") if not shutil.which(p)]
+    if lacking:
+        raise LabError(f"no {', '.join(lacking)}: run ops/packages/install vm")
+
+
 def kernel():
     """The folder of the newest Debian cloud kernel: vmlinuz, initrd, modules.img. Made once for a version."""
     with open(BASE / "image.lock", "w") as lock:
