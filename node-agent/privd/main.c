@@ -88,8 +88,8 @@ static void died (const char *family, void *arg)
 	enc_json_set_str (data, "reason", "a family's process ended");
 	enc_json_set_u64 (data, "generation", p->state.generation);
 	enc_spool_add (&p->spool, "node", "tighten", "ok", obj, data);
-	/* Shut first: plugins are told at once, sessions end through the family that does it if it is not the one. Then begin anew: a
-	 * process that has dropped its rights cannot make another one that has them. The service manager starts us again. */
+	/* Shut first: plugins are told at once. Then begin anew: a process that has dropped its rights cannot make another one that has them.
+	 * The service manager starts us again, and the start ends sessions. */
 	p->state.door = false;
 	p->state.counter = p->spool.counter;
 	(void)!enc_node_state_store (&p->conf, &p->state, NULL);
@@ -146,6 +146,9 @@ static int start_held (struct enc_privd *p, bool rebooted, struct enc_error *err
 	if ((rc = put_back (p, ENC_JOB_OVERLAY_KEY, NULL, 0, &found, err)) < 0 ||
 		(rc = enc_state_set (&p->state.overlay_key, enc_json_get_str (found, "overlay_key", NULL), err)) < 0)
 		return rc;
+	/* Whoever died had shut the door and could not end what was behind it. */
+	if (!rebooted && p->state.roles && !p->state.door && (rc = put_back (p, ENC_JOB_DOOR, NULL, 0, NULL, err)) < 0)
+		return enc_wrap (err, rc, "end sessions");
 	if (rebooted) {
 		struct enc_json *obj = enc_json_object (), *data = enc_json_object ();
 		enc_json_set_str (obj, "node", p->conf.node);

@@ -389,8 +389,10 @@ def test_invariant_09_a_node_that_is_not_held_boots_as_if_we_were_not_there(n1, 
 # --- faults -----------------------------------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("family", ["fence", "volume", "unit", "clean", "probe", "watch"])
-def test_a_killed_family_shuts_the_door_and_is_told(inside, family):
+def test_a_killed_family_shuts_the_door_ends_sessions_and_is_told(inside, family):
     assert open_door(inside)["code"] == 0
+    inside.run("systemd-run", "--slice=user-10008.slice", "--uid=10008", "sleep", "600")
+    assert inside.run("pgrep", "-u", "10008", "-x", "sleep", check=False).returncode == 0
     pid = inside.out("pgrep", "-x", f"privd-{family}").split()[0]
     main = inside.out("systemctl", "show", "-p", "MainPID", "--value", "enclave-privd").strip()
     inside.run("kill", "-KILL", pid)
@@ -398,6 +400,7 @@ def test_a_killed_family_shuts_the_door_and_is_told(inside, family):
     state = wait_until(inside.state, 20, "an answer")
     assert state["areas"]["door"] == "shut" and state["areas"]["fence"] == "enclave" and state["pool"] == "enclave"
     assert table(inside)
+    assert inside.run("pgrep", "-u", "10008", "-x", "sleep", check=False).returncode != 0
     assert [e for e in state["events"] if e["action"] == "tighten" and e["data"]["area"] == family]
 
 
