@@ -17,8 +17,10 @@
 
 #include "base/enc.h"
 
-#define INDEX_EVERY_MS 100
-#define INDEX_PIECE 256
+/* Indexing takes turns with appending: short ones while records come, long ones else. */
+#define INDEX_EVERY_MS 10
+#define INDEX_PIECE 64
+#define INDEX_IDLE_MS 20
 #define MAX_PENDING 1024
 #define ARENA (64u * 1024)
 
@@ -109,6 +111,10 @@ int auditd_open_stores (struct auditd *a, uint64_t floor, struct enc_error *err)
 
 void auditd_close_stores (struct auditd *a)
 {
+	struct enc_error err = { 0 };
+
+	(void)enc_fail (&err, ENC_EUNAVAIL, "the log is closed");
+	auditd_searches (a, &err);
 	enc_index_free (ENC_TAKE (a->index));
 	enc_texts_free (ENC_TAKE (a->texts));
 	enc_cosigned_free (ENC_TAKE (a->cosigned));
@@ -131,29 +137,55 @@ static void on_tick (evutil_socket_t fd, short what, void *arg)
 	auditd_tick (arg);
 }
 
+void auditd_index_soon (struct auditd *a)
+{
+	const struct timeval soon = { .tv_usec = INDEX_EVERY_MS * 1000 };
+
+	if (a->index_event && !event_pending (a->index_event, EV_TIMEOUT, NULL))
+		(void)event_add (a->index_event, &soon);
+}
+
 static void on_index (evutil_socket_t fd, short what, void *arg)
 {
+	static uint64_t seen;
+	const struct timeval now = { 0, 0 };
 	struct auditd *a = arg;
 	struct enc_error err = { 0 };
+	bool busy = a->commits != seen;
+	int64_t end = enc_mono () + (busy ? 0 : INDEX_IDLE_MS * ENC_NS_MS);
+	ssize_t n = 0;
 
 	(void)fd;
 	(void)what;
-	if (a->index && enc_index_update (a->index, enc_trail_size (a->log), INDEX_PIECE, &err) < 0)
+	seen = a->commits;
+	if (!a->index)
+		return;
+	/* On a full disk the index, which can be made again, leaves the reserved space to records. */
+	while (!enc_trail_is_full (a->log) && (n = enc_index_update (a->index, enc_trail_size (a->log), INDEX_PIECE, &err)) == INDEX_PIECE &&
+		enc_mono () < end)
+		;
+	if (n < 0)
 		enc_log_err (ENC_LOG_WARN, &err, "the side index is behind");
+	auditd_searches (a, n < 0 ? &err : NULL);
+	if (n < 0 || enc_trail_is_full (a->log) || enc_index_next (a->index) >= enc_trail_size (a->log))
+		return;
+	if (busy || n == 0)
+		auditd_index_soon (a);
+	else
+		(void)event_add (a->index_event, &now);
 }
 
 static int start_events (struct auditd *a, struct enc_error *err)
 {
 	const struct timeval tick = { .tv_sec = (time_t)(a->conf->checkpoint_ms / 1000),
 		.tv_usec = (suseconds_t)(a->conf->checkpoint_ms % 1000 * 1000) };
-	const struct timeval index = { .tv_usec = INDEX_EVERY_MS * 1000 };
 
 	a->commit_event = event_new (a->base, -1, 0, on_commit, a);
 	a->tick_event = event_new (a->base, -1, EV_PERSIST, on_tick, a);
-	a->index_event = event_new (a->base, -1, EV_PERSIST, on_index, a);
-	if (!a->commit_event || !a->tick_event || !a->index_event || event_add (a->tick_event, &tick) < 0 ||
-		event_add (a->index_event, &index) < 0)
+	a->index_event = event_new (a->base, -1, 0, on_index, a);
+	if (!a->commit_event || !a->tick_event || !a->index_event || event_add (a->tick_event, &tick) < 0)
 		return enc_fail (err, ENC_ENOMEM, "out of memory");
+	auditd_index_soon (a);
 	return 0;
 }
 
@@ -253,6 +285,7 @@ static void auditd_reload (struct enc_daemon *d)
 static void auditd_stop (struct enc_daemon *d)
 {
 	struct auditd *a = enc_daemon_arg (d);
+	struct enc_error closing = { 0 };
 	struct enc_json *data;
 
 	auditd_tick (a);
@@ -264,6 +297,8 @@ static void auditd_stop (struct enc_daemon *d)
 		auditd_own (a, "stop", "ok", data);
 		auditd_commit (a);
 	}
+	(void)enc_fail (&closing, ENC_EUNAVAIL, "the log service stops");
+	auditd_searches (a, &closing);
 	enc_ipc_server_free (ENC_TAKE (a->server));
 	if (a->commit_event)
 		event_free (ENC_TAKE (a->commit_event));

@@ -50,6 +50,9 @@ struct auditd_pending {
 	char time[ENC_TIME_SIZE];
 };
 
+/* A search that waits until the side index has caught up. */
+struct auditd_search;
+
 struct auditd {
 	struct enc_daemon *daemon;
 	struct auditd_conf *conf;
@@ -69,6 +72,9 @@ struct auditd {
 	bool urgent; /* the batch holds a record that may use reserved space */
 	bool sign;   /* the batch asks for a checkpoint at once */
 	bool was_full;
+	uint64_t commits; /* of batches, since the start */
+	struct auditd_search *searches;
+	size_t n_searches;
 };
 
 /* auditd.c: opening and closing of the stores. */
@@ -98,6 +104,10 @@ enum { AUDITD_APPEND = 1, AUDITD_READ = 2, AUDITD_COSIGN = 4 };
 
 /* ops.c */
 extern const struct enc_ipc_op auditd_ops[];
+/* Answer the searches whose records are indexed by now; with `err`, refuse all. */
+void auditd_searches (struct auditd *a, const struct enc_error *err);
+/* There is something to index. */
+void auditd_index_soon (struct auditd *a);
 bool auditd_admit (const struct enc_peer *peer, void *arg);
 
 #endif

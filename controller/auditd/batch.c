@@ -229,6 +229,8 @@ void auditd_commit (struct auditd *a)
 		give_up (a, rc, &err);
 		return;
 	}
+	a->commits++;
+	auditd_index_soon (a);
 	if (sign_is_due (a))
 		sign_rc = auditd_sign (a, &sign_error);
 	if (enc_point ("audit.before_ack", NULL) < 0)
@@ -297,6 +299,7 @@ void auditd_tick (struct auditd *a)
 		enc_log_err (ENC_LOG_WARN, &err, "cosigned checkpoints cannot be kept");
 	enc_error_clear (&err);
 	note_space (a);
+	auditd_index_soon (a); /* it stood still while the disk was full */
 	note_refused (a);
 	auditd_commit (a);
 	if (a->log && (rc = auditd_sign (a, &err)) < 0)

@@ -26,6 +26,7 @@ struct enc_index {
 	sqlite3_stmt *name; /* adds to `names` */
 	char named[2][64];  /* the pair added last: most records follow one like them */
 	int log_fd;
+	struct enc_segment *reader; /* at `offset` of `segment`; NULL: to be opened */
 	uint64_t next;	  /* index of the next record to take in */
 	uint64_t segment; /* where it lies, or will lie */
 	uint64_t offset;
@@ -173,10 +174,16 @@ struct enc_index *enc_index_open (
 	return NULL;
 }
 
+static void close_reader (struct enc_index *index)
+{
+	enc_segment_free (ENC_TAKE (index->reader));
+}
+
 void enc_index_free (struct enc_index *index)
 {
 	if (!index)
 		return;
+	close_reader (index);
 	(void)sqlite3_finalize (index->add);
 	(void)sqlite3_finalize (index->find);
 	(void)sqlite3_finalize (index->name);
@@ -246,19 +253,17 @@ static int add_record (struct enc_index *index, const struct enc_frame *frame, u
 	return enc_sql_run (index->db, index->add, err);
 }
 
-/* From where we stand to the end of that segment. Returns how many records. */
-static ssize_t take_segment (struct enc_index *index, uint64_t size, uint64_t max, struct enc_error *err)
+/* Take records from the reader. Returns how many; `ret_end`: there are no more in it. */
+static ssize_t take_frames (struct enc_index *index, uint64_t size, uint64_t max, int *ret_end, struct enc_error *err)
 {
-	struct enc_segment *segment = enc_segment_open (index->log_fd, index->segment, index->offset, err);
+	enum enc_read_state state = ENC_READ_GOOD;
 	struct enc_frame frame;
 	uint64_t offset;
 	ssize_t n = 0;
 	int rc = 0;
 
-	if (!segment)
-		return -ENC_ESYS;
 	while (rc == 0 && index->next < size && (uint64_t)n < max &&
-		enc_segment_next (segment, &frame, &offset) == ENC_READ_GOOD) {
+		(state = enc_segment_next (index->reader, &frame, &offset)) == ENC_READ_GOOD) {
 		if (frame.index != index->next)
 			rc = enc_fail (
 				err, ENC_EINTEGRITY, "record %llu is out of place", (unsigned long long)frame.index);
@@ -270,13 +275,31 @@ static ssize_t take_segment (struct enc_index *index, uint64_t size, uint64_t ma
 			n++;
 		}
 	}
-	enc_segment_free (segment);
+	*ret_end = state != ENC_READ_GOOD;
 	return rc < 0 ? rc : n;
+}
+
+/* From where we stand to the end of that segment. Returns how many records; 0 only at its end. */
+static ssize_t take_segment (struct enc_index *index, uint64_t size, uint64_t max, struct enc_error *err)
+{
+	int kept, end = 0;
+	ssize_t n;
+
+	/* A reader that was kept may have seen an end that was written behind meanwhile: only a fresh one is believed. */
+	do {
+		kept = index->reader != NULL;
+		if (!kept && !(index->reader = enc_segment_open (index->log_fd, index->segment, index->offset, err)))
+			return -ENC_ESYS;
+		n = take_frames (index, size, max, &end, err);
+		if (n < 0 || end || index->next >= size)
+			close_reader (index);
+	} while (n == 0 && end && kept);
+	return n;
 }
 
 ssize_t enc_index_update (struct enc_index *index, uint64_t size, uint64_t max, struct enc_error *err)
 {
-	ssize_t done = 0;
+	ssize_t done = 0, n = 0;
 	int rc;
 
 	if (index->next >= size)
@@ -284,10 +307,10 @@ ssize_t enc_index_update (struct enc_index *index, uint64_t size, uint64_t max, 
 	if ((rc = enc_sql_exec (index->db, "BEGIN", err)) < 0)
 		return rc;
 	while (index->next < size && (uint64_t)done < max) {
-		ssize_t n = take_segment (index, size, max - (uint64_t)done, err);
-
+		n = take_segment (index, size, max - (uint64_t)done, err);
 		if (n == 0 && index->offset > 0) {
 			/* The end of a segment: the next one is named after the record it begins with. */
+			close_reader (index);
 			index->segment = index->next;
 			index->offset = 0;
 			continue;
@@ -298,7 +321,34 @@ ssize_t enc_index_update (struct enc_index *index, uint64_t size, uint64_t max, 
 	}
 	if ((rc = meta_store (index, err)) < 0 || (rc = enc_sql_exec (index->db, "COMMIT", err)) < 0)
 		return rc;
-	return done;
+	return done > 0 ? done : n;
+}
+
+/* A record that is not indexed yet lies behind the last one that is. Reading on is much faster than taking in all that is between. */
+static int body_ahead (struct enc_index *index, uint64_t idx, struct enc_buf *ret, struct enc_error *err)
+{
+	uint64_t segment = index->segment, start = index->offset, next = index->next, offset;
+	struct enc_frame frame;
+
+	for (;;) {
+		struct enc_segment *reader = enc_segment_open (index->log_fd, segment, start, err);
+
+		if (!reader)
+			return -ENC_ESYS;
+		while (enc_segment_next (reader, &frame, &offset) == ENC_READ_GOOD && frame.index == next) {
+			next++;
+			if (frame.index == idx) {
+				enc_buf_put (ret, frame.body, frame.len);
+				enc_segment_free (reader);
+				return enc_buf_check (ret, err);
+			}
+		}
+		enc_segment_free (reader);
+		if (next == segment)
+			return enc_fail (err, ENC_ENOTFOUND, "no record %llu", (unsigned long long)idx);
+		segment = next;
+		start = 0;
+	}
 }
 
 int enc_index_body (struct enc_index *index, uint64_t idx, struct enc_buf *ret, struct enc_error *err)
@@ -308,6 +358,8 @@ int enc_index_body (struct enc_index *index, uint64_t idx, struct enc_buf *ret, 
 	uint64_t first = 0, at = 0, offset;
 	int found, rc = 0;
 
+	if (idx >= index->next)
+		return body_ahead (index, idx, ret, err);
 	(void)sqlite3_bind_int64 (index->find, 1, (sqlite3_int64)idx);
 	found = sqlite3_step (index->find) == SQLITE_ROW;
 	if (found) {

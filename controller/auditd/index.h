@@ -22,7 +22,7 @@ ENC_DEFINE_AUTO (enc_index, struct enc_index, enc_index_free);
 ssize_t enc_index_update (struct enc_index *index, uint64_t size, uint64_t max, struct enc_error *err) ENC_MUST_USE;
 uint64_t enc_index_next (const struct enc_index *index);
 
-/* The stored bytes of a record that is indexed. ENC_ENOTFOUND if not. */
+/* The stored bytes of a record, indexed or not yet. ENC_ENOTFOUND if there is none. */
 struct enc_buf;
 int enc_index_body (struct enc_index *index, uint64_t idx, struct enc_buf *ret, struct enc_error *err) ENC_MUST_USE;
 

@@ -8,6 +8,7 @@
 #include "crypto/tlog/segment.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,8 @@
 
 #define READ_MAX (256u * 1024)
 #define SEARCH_MAX 1000
+#define SEARCHES_MAX 64
+#define SEARCH_NOW 512 /* records that are indexed on the spot for a search */
 
 static struct auditd_peer *peer_of (struct auditd *a, uid_t uid)
 {
@@ -106,21 +109,6 @@ static int get_index (const struct enc_json *body, uint64_t *ret, struct enc_err
 	return rc;
 }
 
-/* The side index must know the record that is asked for. */
-static int index_up_to (struct auditd *a, uint64_t size, struct enc_error *err)
-{
-	while (enc_index_next (a->index) < size) {
-		ssize_t n = enc_index_update (a->index, size, 65536, err);
-
-		if (n < 0)
-			return (int)n;
-		if (n == 0)
-			return enc_fail (err, ENC_EINTEGRITY, "the records cannot be indexed beyond %llu",
-				(unsigned long long)enc_index_next (a->index));
-	}
-	return 0;
-}
-
 static int make_receipt (struct auditd *a, uint64_t index, struct enc_json *out, struct enc_error *err)
 {
 	enc_auto_done (enc_buf_done) struct enc_buf record = ENC_BUF_INIT (ENC_FRAME_BODY_MAX + 1);
@@ -145,7 +133,7 @@ static int make_receipt (struct auditd *a, uint64_t index, struct enc_json *out,
 		n = enc_trail_prove (a->log, index, proof, err);
 	if (n < 0)
 		return (int)n;
-	if ((rc = index_up_to (a, index + 1, err)) < 0 || (rc = enc_index_body (a->index, index, &record, err)) < 0)
+	if ((rc = enc_index_body (a->index, index, &record, err)) < 0)
 		return rc;
 	text = enc_buf_take_str (&record);
 	enc_json_set_u64 (out, "index", index);
@@ -313,12 +301,6 @@ static int search (struct auditd *a, const struct search *in, struct enc_json *o
 		return enc_error_pointer (err, rc, "/since");
 	if ((rc = parse_when (in->until, true, &query.until_ms, err)) < 0)
 		return enc_error_pointer (err, rc, "/until");
-	auditd_commit (a);
-	if (!a->log)
-		return enc_fail (err, ENC_EUNAVAIL, "the log is closed");
-	/* The answer names a signed head that covers all it shows. */
-	if ((rc = auditd_sign (a, err)) < 0 || (rc = index_up_to (a, enc_trail_signed (a->log)->head.size, err)) < 0)
-		return rc;
 	put_head (a, out);
 	enc_cosigned_put (a->cosigned, out);
 	records = enc_json_set_array (out, "records");
@@ -327,28 +309,96 @@ static int search (struct auditd *a, const struct search *in, struct enc_json *o
 	if (in->enclave && (rc = enc_index_names (a->index, in->enclave, enc_json_set_array (out, "enclaves"), err)) < 0)
 		return rc;
 	put_texts (a, records);
+	/* Records that came while it waited may be signed already and not looked at. */
+	enc_json_set_u64 (out, "searched", enc_index_next (a->index));
 	enc_json_set_u64 (out, "matched", matched);
 	enc_json_set_bool (out, "complete", matched == enc_json_len (records));
+	return 0;
+}
+
+struct auditd_search {
+	struct auditd_search *next;
+	struct enc_ipc_req *req;
+	struct search in;
+	uint64_t size; /* of the log when it was asked */
+};
+
+static void end_search (struct auditd *a, struct auditd_search *s, const struct enc_error *why)
+{
+	struct enc_json *out = enc_json_object ();
+	struct enc_error err = { 0 };
+	int rc = why ? -why->code : auditd_sign (a, &err);
+
+	/* The answer names a signed head that covers all it shows. */
+	if (rc == 0)
+		rc = search (a, &s->in, out, &err);
+	finish (s->req, rc, out, why ? why : &err);
+	enc_fields_done (search_fields, &s->in);
+	free (s);
+	a->n_searches--;
+}
+
+void auditd_searches (struct auditd *a, const struct enc_error *err)
+{
+	struct auditd_search **at = &a->searches;
+
+	while (*at) {
+		struct auditd_search *s = *at;
+
+		if (!err && enc_index_next (a->index) < s->size && !enc_trail_is_full (a->log)) {
+			at = &s->next;
+			continue;
+		}
+		*at = s->next;
+		end_search (a, s, err);
+	}
+}
+
+/* Others' records are not kept waiting while the index catches up with a burst: the search waits. */
+static int ask (struct auditd *a, struct auditd_search *s, struct enc_error *err)
+{
+	struct auditd_search **at = &a->searches;
+
+	auditd_commit (a);
+	if (!a->log)
+		return enc_fail (err, ENC_EUNAVAIL, "the log is closed");
+	if (a->n_searches == SEARCHES_MAX)
+		return enc_fail (err, ENC_EBUSY, "too many searches wait for the side index");
+	s->size = enc_trail_size (a->log);
+	while (*at)
+		at = &(*at)->next;
+	*at = s;
+	a->n_searches++;
+	if (enc_index_next (a->index) + SEARCH_NOW >= s->size && !enc_trail_is_full (a->log) &&
+		enc_index_update (a->index, s->size, SEARCH_NOW, err) < 0)
+		enc_error_clear (err);
+	auditd_searches (a, NULL);
+	auditd_index_soon (a);
 	return 0;
 }
 
 static void op_search (struct enc_ipc_req *req, const struct enc_json *body, struct enc_fds *fds, void *arg)
 {
 	struct auditd *a = arg;
-	struct search in = { 0 };
+	struct auditd_search *s;
 	struct enc_error err = { 0 };
-	struct enc_json *out;
 	int rc;
 
 	(void)fds;
 	if (!auditd_allowed (a, req, AUDITD_READ))
 		return;
-	out = enc_json_object ();
-	rc = enc_json_decode (search_fields, body, &in, &err);
+	s = calloc (1, sizeof (*s));
+	rc = s ? enc_json_decode (search_fields, body, &s->in, &err) : enc_fail (&err, ENC_ENOMEM, "out of memory");
+	if (rc == 0) {
+		s->req = req;
+		rc = ask (a, s, &err);
+	}
 	if (rc == 0)
-		rc = search (a, &in, out, &err);
-	finish (req, rc, out, &err);
-	enc_fields_done (search_fields, &in);
+		return;
+	fail (req, &err);
+	if (s)
+		enc_fields_done (search_fields, &s->in);
+	free (s);
 }
 
 /* ---- the files themselves ---- */

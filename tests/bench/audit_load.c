@@ -1,6 +1,8 @@
-/* Load for enclave-auditd: `audit_load SOCKET WRITERS WINDOW SECONDS` forks that
- * many writers, each keeping WINDOW appends unanswered, and prints how many were
- * acknowledged and how long the slowest one in a hundred took. */
+/* Load for enclave-auditd: `audit_load SOCKET WRITERS WINDOW SECONDS [RATE]` forks
+ * that many writers, each keeping WINDOW appends unanswered, and prints how many
+ * were acknowledged and how long the slowest one in a hundred took. With RATE they
+ * send so many a second together, each when its turn comes and the last one is
+ * answered; the time counts from the turn, so that a queue cannot hide itself. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include "base/enc.h"
 
 #define WINDOW_MAX 1024
+#define VIA_MAX 60u
 #define BUCKETS 100000 /* of 10 us */
 
 struct total {
@@ -45,12 +48,14 @@ static int connect_to (const char *path)
 	return fd;
 }
 
+static const char via[VIA_MAX + 1] = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwx";
+
 static size_t make_request (char *out, size_t size)
 {
 	int n = snprintf (out + 4, size - 4,
 		"{\"op\":\"append\",\"record\":{\"class\":\"file\",\"action\":\"access\",\"outcome\":\"ok\",\"actor\":{\"user\":\"res1\"},"
-		"\"obj\":{\"node\":\"n1\",\"path_hmac\":\"%064d\"},\"data\":{\"mode\":\"read\",\"count\":%d}}}",
-		(int)getpid (), rand () % 1000);
+		"\"obj\":{\"node\":\"n1\",\"path_hmac\":\"%064d\"},\"via\":\"%.*s\",\"data\":{\"mode\":\"read\",\"count\":%d}}}",
+		(int)getpid (), 1 + rand () % (int)VIA_MAX, via, rand () % 1000);
 
 	for (int i = 0; i < 4; i++)
 		out[i] = (char)(n >> (24 - 8 * i));
@@ -129,21 +134,49 @@ static void writer (const char *path, unsigned window, double seconds, struct to
 	_exit (0);
 }
 
+/* One at a time, by the clock. */
+static void paced (const char *path, double per_s, double seconds, struct total *total)
+{
+	static uint64_t sent[WINDOW_MAX];
+	char request[2048];
+	int fd = connect_to (path);
+	uint64_t gap = (uint64_t)(1e6 / per_s), start = now_us (), end = start + (uint64_t)(seconds * 1e6), turn;
+	uint64_t oldest = 0, next = 0;
+
+	srand ((unsigned)getpid ());
+	for (turn = start + (uint64_t)rand () % gap; turn < end; turn += gap) {
+		uint64_t now = now_us ();
+		size_t len = make_request (request, sizeof (request));
+
+		if (turn > now)
+			(void)usleep ((useconds_t)(turn - now));
+		sent[next++ % WINDOW_MAX] = turn;
+		write_all (fd, request, len);
+		while (read_answers (fd, total, sent, &oldest) == 0)
+			;
+	}
+	_exit (0);
+}
+
 int main (int argc, char **argv)
 {
-	unsigned writers = argc == 5 ? (unsigned)strtoul (argv[2], NULL, 10) : 0;
-	unsigned window = argc == 5 ? (unsigned)strtoul (argv[3], NULL, 10) : 0;
-	double seconds = argc == 5 ? strtod (argv[4], NULL) : 0;
+	unsigned writers = argc >= 5 ? (unsigned)strtoul (argv[2], NULL, 10) : 0;
+	unsigned window = argc >= 5 ? (unsigned)strtoul (argv[3], NULL, 10) : 0;
+	double seconds = argc >= 5 ? strtod (argv[4], NULL) : 0;
+	double rate = argc == 6 ? strtod (argv[5], NULL) : 0;
 	struct total *total = mmap (NULL, sizeof (*total), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t seen = 0, p99 = 0;
 
 	if (writers == 0 || window == 0 || window > WINDOW_MAX || total == MAP_FAILED) {
-		(void)fprintf (stderr, "usage: audit_load SOCKET WRITERS WINDOW SECONDS\n");
+		(void)fprintf (stderr, "usage: audit_load SOCKET WRITERS WINDOW SECONDS [RATE]\n");
 		return 2;
 	}
 	for (unsigned i = 0; i < writers; i++)
-		if (fork () == 0)
+		if (fork () == 0) {
+			if (rate > 0)
+				paced (argv[1], rate / writers, seconds, total);
 			writer (argv[1], window, seconds, total);
+		}
 	while (wait (NULL) > 0)
 		;
 	while (p99 < BUCKETS - 1 && seen + total->bucket[p99] < (total->acks + total->refused) * 99 / 100)

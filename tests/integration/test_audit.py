@@ -148,6 +148,30 @@ def test_a_user_brings_his_jobs_and_what_became_of_their_nodes(auditd):
     assert answer["matched"] == 5
 
 
+def test_a_search_in_a_burst_finds_what_was_acknowledged_and_holds_nobody_up(auditd):
+    auditd.conf["segment_bytes"] = 1 << 20
+    auditd.start()
+    writer, reader, sent, got = auditd.client(), auditd.client(), 0, 0
+    for round_ in range(8):
+        for _ in range(500):
+            writer.send("append", record=event(req=f"r{sent}"), receipt=False)
+            sent += 1
+        while got < sent - 100:                            # some are always under way
+            writer.receive()
+            got += 1
+        reader.send("search", node="n1", limit=1)          # waits for the index; the next append does not wait for it
+        other = auditd.client()
+        assert other.append()["index"] >= got
+        other.close()
+        answer = reader.receive()
+        assert answer["matched"] >= got and answer["searched"] >= got
+    while got < sent:
+        writer.receive()
+        got += 1
+    assert reader.call("search", node="n1", limit=1)["matched"] == sent + 8
+    assert reader.call("receipt", index=sent)["record"]
+
+
 def test_the_side_index_is_made_again_when_it_is_lost_or_damaged(auditd):
     auditd.start()
     add(auditd, 50)
