@@ -5,6 +5,7 @@
 static const char *const role_names[] = { "none", "admin", "security-officer", "data-steward", "auditor", "key-custodian", "researcher", NULL };
 const char *const enc_entry_names[] = { "live", "reboot", NULL };
 const char *const enc_on_busy_names[] = { "wait", "requeue", "cancel", "fail", NULL };
+const char *const enc_volume_driver_names[] = { "fscrypt", "luks", NULL };
 
 const char *enc_site_role_name (enum enc_site_role role)
 {
@@ -54,6 +55,8 @@ const struct enc_field enc_policy_fields[] = {
 	P (on_busy_default, "on_busy_default", ENC_T_ENUM, .names = enc_on_busy_names, .dflt = "\"wait\""),
 	P (cancel_by_admin, "cancel_by_admin", ENC_T_BOOL, .dflt = "false", .help = "an admin may cancel other people's jobs"),
 	P (scratch_bytes, "scratch_size", ENC_T_SIZE, .min = 1, .dflt = "\"16G\"", .help = "scratch of one node"),
+	P (scratch_driver, "scratch_driver", ENC_T_ENUM, .names = enc_volume_driver_names, .dflt = "\"fscrypt\"",
+	   .help = "fscrypt, or luks where the nodes' kernels have dm-crypt"),
 	P (project_bytes, "project_size", ENC_T_SIZE, .min = 1, .dflt = "\"64G\"", .help = "project volume when none is asked for"),
 	P (two_person, "two_person", ENC_T_STRS, .max = 8, .dflt = "[\"break-glass\",\"policy-change\",\"export\",\"erase\",\"baseline\"]",
 	   .help = "what needs the approval of two people"),

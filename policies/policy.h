@@ -29,6 +29,7 @@ enum enc_entry { ENC_ENTRY_LIVE, ENC_ENTRY_REBOOT };
 enum enc_on_busy { ENC_BUSY_WAIT, ENC_BUSY_REQUEUE, ENC_BUSY_CANCEL, ENC_BUSY_FAIL };
 extern const char *const enc_entry_names[];
 extern const char *const enc_on_busy_names[];
+extern const char *const enc_volume_driver_names[];
 
 struct enc_policy_person {
 	char *user;
@@ -50,6 +51,7 @@ struct enc_policy {
 	int entry_default, on_busy_default;
 	bool cancel_by_admin;      /* may an admin end other people's jobs? */
 	uint64_t scratch_bytes, project_bytes;
+	int scratch_driver;        /* index into enc_volume_driver_names */
 	struct enc_strs two_person;/* break-glass, policy-change, export, erase, baseline */
 };
 extern const struct enc_field enc_policy_fields[];

@@ -261,21 +261,26 @@ static int put_member (struct enc_api *a, const struct enc_enclave *e, const cha
 	return enc_member_put (a->c->db, &m, err);
 }
 
-static int put_volume (struct enc_api *a, const struct enc_enclave *e, const char *name, uint64_t size, uint8_t kind, struct enc_error *err)
+/* Sizes are whole blocks, up to which they are rounded: a device and its file system have no others. */
+enum { VOLUME_BLOCK = 4096 };
+
+static int put_volume (struct enc_api *a, const struct order *o, const struct enc_enclave *e, const struct want_volume *w, struct enc_error *err)
 {
-	struct enc_volume v = { .kind = kind, .size_bytes = (int64_t) size };
+	struct enc_volume v = { .kind = w->kind ? ENC_VOLUME_PROJECT : ENC_VOLUME_SCRATCH, .size_bytes = (int64_t) w->size_bytes };
+	const char *name = w->name, *driver = enc_volume_driver_names[v.kind == ENC_VOLUME_SCRATCH ? o->policy->scratch_driver : 0];
 	int rc;
 
+	v.size_bytes = (v.size_bytes + VOLUME_BLOCK - 1) / VOLUME_BLOCK * VOLUME_BLOCK;
 	/* A locked volume of that name and owner comes back with what is on it. */
-	if (kind == ENC_VOLUME_PROJECT && enc_volume_locked (a->c->db, name, e->owner, &v, NULL) == 0) {
+	if (v.kind == ENC_VOLUME_PROJECT && enc_volume_locked (a->c->db, name, e->owner, &v, NULL) == 0) {
 		(void) snprintf (v.enclave_id, sizeof v.enclave_id, "%s", e->id);
 		return enc_volume_put (a->c->db, &v, err);
 	}
-	if ((rc = enc_id_new (v.id, err)) < 0 || (kind == ENC_VOLUME_PROJECT && (rc = enc_id_new (v.key, err)) < 0))
+	if ((rc = enc_id_new (v.id, err)) < 0 || (v.kind == ENC_VOLUME_PROJECT && (rc = enc_id_new (v.key, err)) < 0))
 		return rc;
 	(void) snprintf (v.name, sizeof v.name, "%s", name);
 	(void) snprintf (v.owner, sizeof v.owner, "%s", e->owner);
-	(void) snprintf (v.driver, sizeof v.driver, "fscrypt");
+	(void) snprintf (v.driver, sizeof v.driver, "%s", driver);
 	(void) snprintf (v.state, sizeof v.state, "locked");
 	(void) snprintf (v.enclave_id, sizeof v.enclave_id, "%s", e->id);
 	return enc_volume_put (a->c->db, &v, err);
@@ -283,20 +288,22 @@ static int put_volume (struct enc_api *a, const struct enc_enclave *e, const cha
 
 static int put_volumes (struct enc_api *a, const struct order *o, const struct enc_enclave *e, struct enc_error *err)
 {
-	const struct want_volume *w = o->w.volumes.v;
+	enc_auto_free char *data_name = enc_strf ("%.26s-data", e->name);
+	char scratch_name[] = "scratch";
+	const struct want_volume *w = o->w.volumes.v, scratch_default = { scratch_name, o->policy->scratch_bytes, 0 },
+				 project_default = { data_name, o->policy->project_bytes, 1 };
 	bool scratch = false, project = false;
-	enc_auto_free char *data = enc_strf ("%.26s-data", e->name);
-	int rc = 0;
+	int rc = data_name ? 0 : enc_fail (err, ENC_ENOMEM, "no memory");
 
 	for (size_t i = 0; rc == 0 && i < o->w.volumes.n; i++) {
 		scratch = scratch || w[i].kind == 0;
 		project = project || w[i].kind == 1;
-		rc = put_volume (a, e, w[i].name, w[i].size_bytes, w[i].kind ? ENC_VOLUME_PROJECT : ENC_VOLUME_SCRATCH, err);
+		rc = put_volume (a, o, e, &w[i], err);
 	}
 	if (rc == 0 && !scratch)
-		rc = put_volume (a, e, "scratch", o->policy->scratch_bytes, ENC_VOLUME_SCRATCH, err);
+		rc = put_volume (a, o, e, &scratch_default, err);
 	if (rc == 0 && !project)
-		rc = put_volume (a, e, data ? data : "data", o->policy->project_bytes, ENC_VOLUME_PROJECT, err);
+		rc = put_volume (a, o, e, &project_default, err);
 	return rc;
 }
 

@@ -291,12 +291,14 @@ static bool doc_has_volume (const struct enc_doc *doc, const char *name)
 	return false;
 }
 
-static void tell_volume (const struct outcome *o, const char *action, const char *name)
+/* `driver` NULL: not known any more. */
+static void tell_volume (const struct outcome *o, const char *action, const char *name, const char *driver)
 {
 	struct enc_json *obj = enc_json_object (), *data = enc_json_object ();
 
 	enc_json_set_str (obj, "volume", name);
-	enc_json_set_str (data, "driver", "fscrypt");
+	if (driver)
+		enc_json_set_str (data, "driver", driver);
 	tell (o, "volume", action, obj, data);
 }
 
@@ -308,7 +310,7 @@ static int volumes_done (const struct outcome *o, struct enc_error *err)
 	for (size_t i = open->n; i-- > 0 && o->rc == 0;) {
 		if (!closes (o) && doc_has_volume (o->doc, open->v[i]))
 			continue;
-		tell_volume (o, "close", open->v[i]);
+		tell_volume (o, "close", open->v[i], NULL);
 		(void)enc_strs_remove (open, open->v[i]);
 	}
 	for (size_t i = 0; i < o->doc->volumes_n && !closes (o); i++) {
@@ -316,7 +318,7 @@ static int volumes_done (const struct outcome *o, struct enc_error *err)
 
 		if (known && !(o->step->news & UINT64_C (1) << i))
 			continue;
-		tell_volume (o, "open", o->doc->volumes[i].name);
+		tell_volume (o, "open", o->doc->volumes[i].name, o->doc->volumes[i].driver);
 		if (!known && (rc = enc_strs_add (open, o->doc->volumes[i].name, err)) < 0)
 			return rc;
 	}

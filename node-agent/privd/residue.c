@@ -26,6 +26,7 @@
 #include "node-agent/privd/mounts.h"
 #include "node-agent/privd/netlink.h"
 #include "node-agent/privd/procs.h"
+#include "node-agent/privd/volume_driver.h"
 
 #include "base/enc.h"
 
@@ -376,6 +377,8 @@ static int scratch (ROW, bool remove, size_t *ret_n, struct enc_error *err)
 		if (!enc_starts (names.v[i], "scratch-"))
 			continue;
 		(*ret_n)++;
+		if (remove && (rc = enc_volume_luks_drop (conf, names.v[i] + strlen ("scratch-"), err)) < 0)
+			return rc;
 		enc_auto_close int fd = remove ? enc_open_beneath (dir, names.v[i], O_RDONLY | O_DIRECTORY, 0, err) : -1;
 		bool encrypted = fd >= 0 && enc_fscrypt_policy (fd, id, NULL) == 0;
 		enc_cleanup_close (&fd);

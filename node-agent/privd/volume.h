@@ -1,4 +1,4 @@
-/* Volumes of one node: the driver fscrypt, and where everything is mounted. */
+/* Volumes of one node: where everything is mounted. */
 #pragma once
 
 #include "node-agent/privd/family.h"

@@ -102,7 +102,7 @@ static bool cluster_ok (const char *text)
 
 static bool driver_ok (const char *text)
 {
-	return strcmp (text, "fscrypt") == 0;
+	return strcmp (text, "fscrypt") == 0 || strcmp (text, "luks") == 0;
 }
 
 #define AT(s, m) .name = #m, .offset = offsetof (struct s, m), .size = sizeof (((struct s *)0)->m)

@@ -37,7 +37,7 @@ struct enc_doc_volume {
 	char name[32];
 	char key[27];              /* keyd's key id; "" for scratch, whose key privd makes and forgets */
 	uint8_t kind;              /* enum enc_volume_kind */
-	char driver[16];           /* "fscrypt" */
+	char driver[16];           /* "fscrypt", or for scratch "luks" */
 	char id[27];
 	uint64_t size_bytes;
 	uint32_t owner_gid;        /* group that may write a project volume */
