@@ -265,7 +265,7 @@ struct enc_json *enc_api_slurm (struct enc_api *a)
 {
 	struct enc_json *answer = NULL;
 
-	return enc_ctl_call (a->c, a->c->schedd, enc_request ("nodes"), &answer, NULL) < 0 ? NULL : answer;
+	return enc_ctl_slurm (a->c, &answer, NULL) < 0 ? NULL : answer;
 }
 
 struct enc_json *enc_api_record (struct enc_api *a, const char *cls, const char *action, const char *outcome)

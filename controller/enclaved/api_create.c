@@ -189,7 +189,7 @@ static int examine (struct enc_api *a, struct order *o, struct enc_error *err)
 		rc = enc_error_object (err, enc_fail (err, ENC_ECONFLICT, "the name %s is in use", o->w.name), "%s", o->w.name);
 		return enc_error_next (err, rc, "choose another name");
 	}
-	if ((rc = enc_ctl_call (a->c, a->c->schedd, enc_request ("nodes"), &slurm, err)) < 0)
+	if ((rc = enc_ctl_slurm (a->c, &slurm, err)) < 0)
 		return rc;
 	return enc_plan_choose (a->c, slurm, &o->wish, &o->plan, err);
 }

@@ -21,7 +21,7 @@ int enc_api_nodes (struct enc_api *a, struct enc_error *err)
 {
 	enc_auto_done (enc_nodes_done) struct enc_nodes all = { 0 };
 	enc_auto (enc_json) struct enc_json *slurm = NULL;
-	struct enc_json *list;
+	struct enc_json *list, *observers;
 	int rc;
 
 	if ((rc = enc_api_may (a, ENC_ACT_NODE_LIST, err)) < 0)
@@ -31,8 +31,9 @@ int enc_api_nodes (struct enc_api *a, struct enc_error *err)
 		return rc;
 	a->answer = enc_json_object ();
 	list = enc_json_set_array (a->answer, "nodes");
+	observers = enc_json_set_array (a->answer, "observers");
 	for (size_t i = 0; i < all.n; i++)
-		enc_json_add (list, enc_view_node (a->c, &all.v[i], enc_json_get (slurm, "nodes")));
+		enc_json_add (enc_streq (all.v[i].declared, "observer") ? observers : list, enc_view_node (a->c, &all.v[i], enc_json_get (slurm, "nodes")));
 	return 0;
 }
 

@@ -90,3 +90,49 @@ int enc_ctl_call (struct enc_ctl *c, struct enc_ipc_client *to, struct enc_json 
 	pending_free (p);
 	return rc;
 }
+
+enum { SERIAL_TRIES = 5 };
+
+/* One walk over the pages. 1: all are there. 0: the helper took a new snapshot in between. */
+static int walk_pages (struct enc_ctl *c, struct enc_json **ret, struct enc_error *err)
+{
+	enc_auto (enc_json) struct enc_json *first = NULL;
+	struct enc_json *all;
+
+	for (uint64_t page = 0, pages = 1; page < pages; page++) {
+		enc_auto (enc_json) struct enc_json *answer = NULL;
+		struct enc_json *request = enc_request ("nodes");
+		const struct enc_json *nodes;
+		int rc;
+
+		enc_json_set_u64 (request, "page", page);
+		rc = enc_ctl_call (c, c->schedd, request, &answer, err);
+		/* Nodes were taken from the cluster, and with them the last page. */
+		if (rc < 0)
+			return rc == -ENC_EINVAL && page > 0 ? 0 : rc;
+		if (page == 0) {
+			pages = enc_json_get_u64 (answer, "pages", 1);
+			first = enc_json_copy (answer);
+			continue;
+		}
+		if (enc_json_get_u64 (answer, "serial", 0) != enc_json_get_u64 (first, "serial", 0))
+			return 0;
+		nodes = enc_json_get (answer, "nodes");
+		all = enc_json_get (first, "nodes");
+		for (size_t i = 0; i < enc_json_len (nodes); i++)
+			enc_json_add (all, enc_json_copy (enc_json_at (nodes, i)));
+	}
+	*ret = ENC_TAKE (first);
+	return 1;
+}
+
+int enc_ctl_slurm (struct enc_ctl *c, struct enc_json **ret, struct enc_error *err)
+{
+	for (int i = 0; i < SERIAL_TRIES; i++) {
+		int rc = walk_pages (c, ret, err);
+
+		if (rc != 0)
+			return rc < 0 ? rc : 0;
+	}
+	return enc_fail (err, ENC_EUNAVAIL, "the scheduler's state changes faster than it can be read");
+}

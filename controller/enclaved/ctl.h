@@ -61,6 +61,8 @@ ENC_MUST_USE int enc_ctl_policies (struct enc_ctl *c, struct enc_error *err);
 /* `request` is taken over. `ret` (may be NULL) gets the answer, freed by the caller. Unreachable is ENC_EUNAVAIL. */
 ENC_MUST_USE int enc_ctl_call (struct enc_ctl *c, struct enc_ipc_client *to, struct enc_json *request, struct enc_json **ret,
 			       struct enc_error *err);
+/* {"nodes":[…]} of the general cluster as the scheduler helper last saw it: all of its pages, all of one snapshot. */
+ENC_MUST_USE int enc_ctl_slurm (struct enc_ctl *c, struct enc_json **ret, struct enc_error *err);
 /* A new request with its op. */
 struct enc_json *enc_request (const char *op);
 

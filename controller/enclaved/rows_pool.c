@@ -66,7 +66,7 @@ static int wait_schedulable (struct enc_run *run, const struct enc_nodes *nodes,
 
 	for (;;) {
 		enc_auto (enc_json) struct enc_json *answer = NULL;
-		int rc = enc_ctl_call (run->ctl, run->ctl->schedd, enc_request ("nodes"), &answer, err);
+		int rc = enc_ctl_slurm (run->ctl, &answer, err);
 
 		if (rc < 0 || all_schedulable (answer, nodes))
 			return rc;
@@ -97,7 +97,7 @@ int enc_row_reserve_undo (void *ctx, struct enc_error *err)
 static int reserve_held (struct enc_run *run, const struct enc_nodes *nodes, const char *cluster, struct enc_error *err)
 {
 	enc_auto (enc_json) struct enc_json *answer = NULL;
-	int rc = enc_ctl_call (run->ctl, run->ctl->schedd, enc_request ("nodes"), &answer, err);
+	int rc = enc_ctl_slurm (run->ctl, &answer, err);
 
 	for (size_t i = 0; rc == 0 && i < nodes->n; i++)
 		if (!enc_streq (enc_json_get_str (slurm_node (answer, nodes->v[i].name), "held", ""), cluster))
@@ -220,7 +220,7 @@ int enc_row_drain_undo (void *ctx, struct enc_error *err)
 static int all_drained (struct enc_run *run, const struct enc_nodes *nodes, struct enc_error *err)
 {
 	enc_auto (enc_json) struct enc_json *answer = NULL;
-	int rc = enc_ctl_call (run->ctl, run->ctl->schedd, enc_request ("nodes"), &answer, err);
+	int rc = enc_ctl_slurm (run->ctl, &answer, err);
 
 	for (size_t i = 0; rc == 0 && i < nodes->n; i++)
 		if (!strstr (enc_json_get_str (slurm_node (answer, nodes->v[i].name), "state", ""), "drain"))

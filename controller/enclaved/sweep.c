@@ -24,7 +24,7 @@ static int sweep (struct enc_ctl *c, struct enc_error *err)
 	enc_auto (enc_json) struct enc_json *answer = NULL;
 	enc_auto_done (enc_strs_done) struct enc_strs done = { 0 };
 	const struct enc_json *nodes;
-	int rc = enc_ctl_call (c, c->schedd, enc_request ("nodes"), &answer, err);
+	int rc = enc_ctl_slurm (c, &answer, err);
 
 	nodes = enc_json_get (answer, "nodes");
 	for (size_t i = 0; rc == 0 && i < enc_json_len (nodes); i++) {

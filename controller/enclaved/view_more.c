@@ -116,7 +116,8 @@ struct enc_json *enc_view_node (struct enc_ctl *c, const struct enc_node *n, con
 		return o;
 	observed = enc_view_observed (&seen);
 	enc_json_set_str (o, "name", n->name);
-	enc_json_set_str (o, "pool", enc_pool_name (n->pool));
+	/* An observer is of no pool: it looks from outside, and is never lent. */
+	enc_json_set_str (o, "pool", enc_streq (n->declared, "observer") ? NULL : enc_pool_name (n->pool));
 	enc_json_set_str (o, "enclave", enclave_name (c, n->enclave_id, &e));
 	enc_json_set_str (o, "slurm_state", slurm_state (slurm, n->name));
 	agent = enc_json_set_object (o, "agent");

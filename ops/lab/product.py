@@ -258,9 +258,10 @@ def ctl(lab, *words, user=ADMIN, **options):
 
 
 def nodes(lab):
-    """{name: node} as the controller sees them; None while it does not answer."""
+    """{name: node} as the controller sees them, observers too; None while it does not answer."""
     try:
-        return {node["name"]: node for node in ctl(lab, "node", "list").get("nodes", [])}
+        known = ctl(lab, "node", "list")
+        return {node["name"]: node for node in known.get("nodes", []) + known.get("observers", [])}
     except (LabError, ValueError, AttributeError):
         return None
 

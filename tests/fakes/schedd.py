@@ -7,6 +7,7 @@ class Scheduler:
         self.nodes = {n: {"name": n, "state": "idle", "reservation": "", "held": None, "jobs": []} for n in names}
         self.up = dict.fromkeys(names, True)   # its slurmd runs: set by the fake agents
         self.ended = []
+        self.page, self.serial = 1000, 1       # nodes a page; the snapshot's number
         self.server = Server(path, {"nodes": self.op_nodes, "reserve": self.op_reserve, "release": self.op_release, "drain": self.op_drain,
                                     "resume": self.op_resume, "jobs": self.op_jobs, "end": self.op_end, "away": self.op_away})
 
@@ -16,8 +17,13 @@ class Scheduler:
         return self.nodes[name]
 
     def op_nodes(self, request):
-        return {"age_s": 0, "nodes": [{**n, "cpus": 2, "memory_mb": 1000, "features": [], "gres": "", "partitions": ["general"], "address": "",
-                                       "reason": "", "free_at": 0, "jobs": [{"id": j} for j in n["jobs"]]} for n in self.nodes.values()]}
+        page = request.get("page", 0)
+        pages = max(1, -(-len(self.nodes) // self.page))
+        if page >= pages:
+            raise Refuse("usage", "/page: there are %d" % pages)
+        part = list(self.nodes.values())[page * self.page:(page + 1) * self.page]
+        return {"age_s": 0, "serial": self.serial, "pages": pages, "nodes": [{**n, "cpus": 2, "memory_mb": 1000, "features": [], "gres": "", "partitions": ["general"], "address": "",
+                                       "reason": "", "free_at": 0, "jobs": [{"id": j} for j in n["jobs"]]} for n in part]}
 
     def op_reserve(self, request):
         for name in request["nodes"]:

@@ -133,6 +133,29 @@ def test_nothing_of_the_enclave_is_in_what_observers_and_the_scheduler_see(site)
         assert word not in text, word
 
 
+def test_an_observer_is_in_no_pool_and_is_not_lent(site):
+    listed = site.get("/v1/nodes")
+    assert [n["name"] for n in listed["nodes"]] == ["n1", "n2", "n3", "s1", "s2"] and {n["pool"] for n in listed["nodes"]} == {"general", "service"}
+    assert [(n["name"], n["pool"]) for n in listed["observers"]] == [("head", None)]
+    assert site.get("/v1/nodes/head")["nodes"][0]["pool"] is None
+    status, answer = site.call(ADMIN, "POST", "/v1/enclaves", order(nodes="head"))
+    assert status == 404 and "lend" in answer["error"]["text"], answer
+
+
+def test_a_cluster_of_more_than_one_page_is_read_whole(site):
+    site.schedd.page = 1
+    try:
+        assert {n["name"]: n["slurm_state"] for n in site.get("/v1/nodes")["nodes"] if n["pool"] == "general"} == {"n1": "idle", "n2": "idle", "n3": "idle"}
+        status, plan = site.call(ADMIN, "POST", "/v1/enclaves/plan", order(nodes="n3"))
+        assert status == 200 and plan["allowed"] and [n["name"] for n in plan["nodes"]] == ["n3"], plan
+        done = site.create("paged", nodes="n[2-3]")
+        assert done["state"] == "done", done["error"]
+        assert site.destroy("paged")["state"] == "done"
+        site.is_clean()
+    finally:
+        site.schedd.page = 1000
+
+
 # ---- bad input: one line, nothing changed, one record ----
 
 def order(**change):
