@@ -6,6 +6,9 @@
 #include "controller/enclaved/steps.h"
 #include "base/enc.h"
 
+/* Within what a caller of the API waits for an answer. */
+enum { COMING_MS = 40000, COMING_POLL_MS = 500 };
+
 static const char *const kind_names[] = { "scratch", "project", NULL };
 static const char *const service_names[] = { "host", "libvirt", NULL };
 static const char *const member_roles[] = { "member", "steward", NULL };
@@ -174,11 +177,22 @@ static int not_yet_entry (const struct order *o, struct enc_error *err)
 	return enc_error_next (err, bad (err, "/entry", "entry by reboot is not there yet"), "--entry live, where the policy allows it");
 }
 
+static int choose (struct enc_api *a, struct order *o, struct enc_error *err)
+{
+	enc_auto (enc_json) struct enc_json *slurm = NULL;
+	int rc = enc_ctl_slurm (a->c, &slurm, err);
+
+	if (rc < 0)
+		return rc;
+	enc_plan_done (&o->plan);
+	o->plan = (struct enc_plan){ 0 };
+	return enc_plan_choose (a->c, slurm, &o->wish, &o->plan, err);
+}
+
 /* Usage, then rights, then people, then names and nodes: the codes of the command line in their order. */
 static int examine (struct enc_api *a, struct order *o, struct enc_error *err)
 {
 	enc_auto_done (enc_enclave_done) struct enc_enclave other = { 0 };
-	enc_auto (enc_json) struct enc_json *slurm = NULL;
 	int rc;
 
 	if ((rc = enc_json_decode (want_fields, a->body, &o->w, err)) < 0 || (rc = read_nodes (o, err)) < 0 || (rc = not_yet (o, err)) < 0 ||
@@ -189,9 +203,24 @@ static int examine (struct enc_api *a, struct order *o, struct enc_error *err)
 		rc = enc_error_object (err, enc_fail (err, ENC_ECONFLICT, "the name %s is in use", o->w.name), "%s", o->w.name);
 		return enc_error_next (err, rc, "choose another name");
 	}
-	if ((rc = enc_ctl_slurm (a->c, &slurm, err)) < 0)
-		return rc;
-	return enc_plan_choose (a->c, slurm, &o->wish, &o->plan, err);
+	o->wish.soon = o->d.on_busy == ENC_BUSY_WAIT;
+	return choose (a, o, err);
+}
+
+/* Nodes on their way back are seconds away: the order is taken when they are there. */
+static int wait_coming (struct enc_api *a, struct order *o, struct enc_error *err)
+{
+	int64_t ms = (int64_t) o->d.deadline_s * 1000;
+	int64_t until = enc_deadline_ms (ms < COMING_MS ? ms : COMING_MS);
+	int rc = 0;
+
+	while (rc == 0 && o->plan.coming) {
+		if (enc_passed (until))
+			return enc_error_next (err, enc_fail (err, ENC_EBUSY, "nodes are still on their way back from another enclave"), "enclavectl node list");
+		if ((rc = enc_fiber_sleep (a->c->fibers, COMING_POLL_MS, err)) == 0)
+			rc = choose (a, o, err);
+	}
+	return rc;
 }
 
 /* ---- plan ---- */
@@ -386,7 +415,7 @@ int enc_api_create (struct enc_api *a, struct enc_error *err)
 	if (o.w.dry_run)
 		return answer_plan (a, &o, rc, err);
 	/* The log first: an order that is not on record is not taken. */
-	if (rc < 0 || (rc = fill_enclave (a, &o, &e, err)) < 0 || (rc = record_create (a, &o, &e, &e.record_first, err)) < 0)
+	if (rc < 0 || (rc = wait_coming (a, &o, err)) < 0 || (rc = fill_enclave (a, &o, &e, err)) < 0 || (rc = record_create (a, &o, &e, &e.record_first, err)) < 0)
 		return rc;
 	e.record_last = e.record_first;
 	if ((rc = enc_slot_take (a->c->db, &e.slot, err)) < 0 || (rc = store_order (a, &o, &e, op, err)) < 0 ||

@@ -150,6 +150,8 @@ static const struct {
 	const char *id, *sql, *bad, *next, *state;
 } counts[] = {
 	{ "quarantine", "SELECT count(*) FROM nodes WHERE pool=4", "nodes are in quarantine", "enclavectl node list", "bad" },
+	{ "repair", "SELECT count(*) FROM nodes WHERE trouble_at>0", "nodes of open enclaves have started again, are silent or have lost what they had",
+	  "enclavectl list", "bad" },
 	{ "stuck", "SELECT count(*) FROM enclaves WHERE state='stuck'", "enclaves are stuck", "enclavectl list", "bad" },
 	{ "baseline", "SELECT count(*) FROM nodes WHERE declared!='observer' AND baseline_at=0", "nodes have no baseline", "enclavectl node list", "warn" },
 	{ "spool", "SELECT count(*) FROM spool", "records wait for the log", "systemctl status enclave-auditd", "warn" },

@@ -29,6 +29,8 @@ const struct enc_field enc_conf_fields[] = {
 	C (token_ttl_s, "token_ttl", ENC_T_DURATION, .min = 10, .max = 86400 * 7, .dflt = "\"1h\"", .help = "how long an enrolment token is good"),
 	C (measure_every_s, "measure_every", ENC_T_DURATION, .min = 5, .dflt = "\"20m\"",
 	   .help = "nodes of open enclaves are measured again; well below the key service's attest_max_age"),
+	C (node_lost_s, "node_lost", ENC_T_DURATION, .min = 5, .dflt = "\"30m\"",
+	   .help = "a node of an open enclave that is silent or cannot be put right for so long goes to quarantine"),
 	C (slurmctld_port, "slurmctld_port", ENC_T_U32, .min = 1024, .max = 65535, .dflt = "6917"),
 	C (slurmd_port, "slurmd_port", ENC_T_U32, .min = 1024, .max = 65535, .dflt = "6918"),
 	C (srun_port_first, "srun_port_first", ENC_T_U32, .min = 1024, .max = 65535, .dflt = "60001"),

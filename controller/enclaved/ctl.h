@@ -17,7 +17,7 @@ struct enc_conf {
 	char *users, *policies, *policy;
 	struct enc_strs outsiders; /* addresses that probes must find unreachable, beside those of the observers */
 	struct enc_strs service_nodes, observers; /* what a node is when it is enrolled; all others are of the general pool */
-	uint64_t token_ttl_s, measure_every_s;
+	uint64_t token_ttl_s, measure_every_s, node_lost_s;
 	uint32_t slurmctld_port, slurmd_port, srun_port_first, srun_port_last, login_port_base, overlay_port_base;
 	char *overlay_prefix;      /* "10.77": enclave K gets <prefix>.K.0/24 */
 	char *metrics_file;        /* NULL: none */

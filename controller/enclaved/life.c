@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "controller/enclaved/nodes.h"
+#include "controller/enclaved/repair.h"
 #include "controller/enclaved/run_hooks.h"
 #include "controller/enclaved/steps.h"
 #include "controller/enclaved/view.h"
@@ -297,6 +298,14 @@ static int resume_one (struct enc_ctl *c, const struct enc_enclave *e, struct en
 		enc_operation_end (c, o.id, 0, enc_view_enclave_id (c, e->id), NULL);
 		return 0;
 	}
+	if (enc_streq (e->state, ENC_STATE_OPEN) && enc_streq (o.kind, "repair")) {
+		/* What is still wrong is seen at the next look, and begun from the first of its rows. */
+		struct enc_error why = { 0 };
+
+		int rc = enc_fail (&why, ENC_EFAILED, "given up when the controller was restarted");
+		enc_operation_end (c, o.id, rc, NULL, &why);
+		return 0;
+	}
 	/* All else that moves an open enclave and is not its end is a change of members. */
 	if (enc_streq (e->state, ENC_STATE_OPEN) && !enc_streq (o.kind, "destroy") && !enc_streq (o.kind, "expire"))
 		return enc_life_run (c, e->id, o.id, enc_members_again, NULL, err);
@@ -348,11 +357,16 @@ static void tick (struct enc_ctl *c)
 	enc_auto_done (enc_enclaves_done) struct enc_enclaves l = { 0 };
 	int64_t now = enc_now_s ();
 
+	enc_repair_forget (c);
 	if (enc_enclave_list (c->db, &l, NULL, "WHERE state!='closed'") < 0)
 		return;
 	for (size_t i = 0; i < l.n; i++) {
 		const struct enc_enclave *e = &l.v[i];
 
+		if (enc_life_find (c, e->id))
+			continue;
+		if (enc_streq (e->state, ENC_STATE_OPEN) && e->expires_at > now)
+			enc_repair_look (c, e);
 		if (enc_life_find (c, e->id))
 			continue;
 		if (enc_streq (e->state, ENC_STATE_OPEN) && e->expires_at <= now)

@@ -67,6 +67,7 @@ static void drop_grant (struct enc_document *d)
 	free (d->sealed);
 	d->grant_ = NULL;
 	d->sealed = NULL;
+	d->boot[0] = '\0';
 }
 
 int enc_node_tighten (struct enc_ctl *c, const struct enc_node *node, enc_edit_fn edit, void *arg, struct enc_error *err)
@@ -143,6 +144,7 @@ static int fetch_grant (struct enc_run *run, const struct enc_doc *doc, struct e
 		return enc_wrap (err, rc, "grant for %s", doc->node);
 	drop_grant (d);
 	d->grant_ = enc_strdup (grant);
+	(void) snprintf (d->boot, sizeof d->boot, "%s", seen.boot);
 	d->sealed = enc_json_write (enc_json_get (answer, "sealed"), NULL, err);
 	return d->grant_ ? 0 : enc_fail (err, ENC_ENOMEM, "out of memory");
 }

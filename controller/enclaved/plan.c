@@ -5,13 +5,25 @@
 #include "base/enc.h"
 
 enum { FIRST_COMPUTE = 10, SCHEDULER_AT = 2, LOGIN_AT = 3 };
+/* What the rows from leaving an enclave to taking jobs need (docs/performance.md), and for how long after its certificate a node counts as on its way. */
+enum { RETURN_S = 8, RETURN_MAX_S = 30 };
 
 struct candidate {
 	const struct enc_node *node;
 	const struct enc_json *slurm;
-	bool busy;
+	bool busy, coming;
 	int64_t free_at;
 };
+
+/* Its enclave is being closed, or it has just been certified and its slurmd is not up yet. */
+static bool is_coming (struct enc_ctl *c, const struct enc_node *n)
+{
+	if (n->pool == ENC_POOL_QUARANTINE || !n->baseline_at)
+		return false;
+	if (n->enclave_id[0])
+		return enc_db_int (c->db, 0, "SELECT state IN ('closing','closed') FROM enclaves WHERE id=?", "s", n->enclave_id) == 1;
+	return enc_db_int (c->db, 0, "SELECT coalesce(max(at),0) FROM certificates WHERE node=?", "s", n->name) > enc_now_s () - RETURN_MAX_S;
+}
 
 void enc_plan_done (struct enc_plan *p)
 {
@@ -83,12 +95,15 @@ static void show (struct enc_plan *p, const struct candidate *c, const char *why
 	enc_json_set_str (o, "why", why);
 }
 
-static struct candidate candidate_of (const struct enc_node *n, const struct enc_json *slurm)
+static struct candidate candidate_of (const struct enc_node *n, const struct enc_json *slurm, bool coming)
 {
-	struct candidate c = { .node = n, .slurm = slurm };
+	struct candidate c = { .node = n, .slurm = slurm, .coming = coming };
 
 	c.busy = enc_json_len (enc_json_get (slurm, "jobs")) > 0;
-	c.free_at = c.busy ? enc_json_get_i64 (slurm, "free_at", 0) : enc_now_s ();
+	if (coming)
+		c.free_at = enc_now_s () + RETURN_S;
+	else
+		c.free_at = c.busy ? enc_json_get_i64 (slurm, "free_at", 0) : enc_now_s ();
 	return c;
 }
 
@@ -96,24 +111,30 @@ static int take (struct enc_plan *p, const struct candidate *c, struct enc_error
 {
 	if (c->free_at > p->ready_wait)
 		p->ready_wait = c->free_at;
-	show (p, c, c->busy ? "its jobs end first" : "idle");
+	p->coming = p->coming || c->coming;
+	show (p, c, c->coming ? "on its way back" : c->busy ? "its jobs end first" : "idle");
 	return enc_strs_add (&p->compute, c->node->name, err);
 }
 
-static int choose_named (struct enc_ctl *c, const struct enc_json *slurm, const struct enc_strs *names, struct enc_plan *p, struct enc_error *err)
+static int choose_named (struct enc_ctl *c, const struct enc_json *slurm, const struct enc_plan_wish *w, struct enc_plan *p, struct enc_error *err)
 {
+	const struct enc_strs *names = w->names;
+
 	for (size_t i = 0; i < names->n; i++) {
 		enc_auto_done (enc_node_done) struct enc_node n = { 0 };
 		struct candidate cand;
 		const char *why;
+		bool coming;
 		int rc;
 
 		if ((rc = enc_node_load (c->db, names->v[i], &n, err)) < 0)
 			return rc;
 		if (!enc_streq (n.declared, "general"))
 			return enc_error_object (err, enc_fail (err, ENC_ENOTFOUND, "there is no node %s to lend", n.name), "%s", n.name);
-		cand = candidate_of (&n, slurm_of (slurm, n.name));
-		if ((why = objection (c, &n, cand.slurm))) {
+		why = objection (c, &n, slurm_of (slurm, n.name));
+		coming = why && w->soon && is_coming (c, &n);
+		cand = candidate_of (&n, slurm_of (slurm, n.name), coming);
+		if (why && !coming) {
 			rc = enc_error_object (err, enc_fail (err, ENC_EBUSY, "%s %s", n.name, why), "%s", n.name);
 			return enc_error_next (err, rc, "enclavectl node show %s", n.name);
 		}
@@ -129,6 +150,8 @@ static int sooner (const void *a, const void *b)
 	/* A job without an end comes last. */
 	int64_t fx = x->free_at ? x->free_at : INT64_MAX, fy = y->free_at ? y->free_at : INT64_MAX;
 
+	if (x->coming != y->coming && !x->busy && !y->busy)
+		return x->coming ? 1 : -1;
 	if (x->busy != y->busy)
 		return x->busy ? 1 : -1;
 	if (x->busy && fx != fy)
@@ -150,11 +173,12 @@ static int choose_count (struct enc_ctl *c, const struct enc_json *slurm, const 
 		return enc_fail (err, ENC_ENOMEM, "out of memory");
 	for (size_t i = 0; i < all.n; i++) {
 		const struct enc_json *slurm_node = slurm_of (slurm, all.v[i].name);
+		bool coming = objection (c, &all.v[i], slurm_node) != NULL;
 
-		if (objection (c, &all.v[i], slurm_node) || (w->feature && !has_feature (slurm_node, w->feature)) ||
+		if ((coming && !(w->soon && is_coming (c, &all.v[i]))) || (w->feature && !has_feature (slurm_node, w->feature)) ||
 		    (w->gres && !enc_starts (enc_json_get_str (slurm_node, "gres", ""), w->gres)))
 			continue;
-		v[n++] = candidate_of (&all.v[i], slurm_node);
+		v[n++] = candidate_of (&all.v[i], slurm_node, coming);
 	}
 	if (n < w->count) {
 		rc = enc_fail (err, ENC_EBUSY, "%u nodes were asked for, %zu can be lent now", w->count, n);
@@ -167,11 +191,11 @@ static int choose_count (struct enc_ctl *c, const struct enc_json *slurm, const 
 	return 0;
 }
 
-static int choose_services (struct enc_ctl *c, struct enc_plan *p, struct enc_error *err)
+static int choose_services (struct enc_ctl *c, const struct enc_plan_wish *w, struct enc_plan *p, struct enc_error *err)
 {
 	enc_auto_done (enc_nodes_done) struct enc_nodes all = { 0 };
 	char *to[] = { p->scheduler, p->login };
-	size_t found = 0;
+	size_t found = 0, coming = 0;
 	int rc;
 
 	if ((rc = enc_nodes_declared (c->db, "service", &all, err)) < 0)
@@ -181,9 +205,15 @@ static int choose_services (struct enc_ctl *c, struct enc_plan *p, struct enc_er
 		const struct enc_node *n = &all.v[i];
 
 		if (n->pool != ENC_POOL_SERVICE || n->enclave_id[0] || !n->baseline_at ||
-		    enc_observed_load (c->db, n->name, &seen, NULL) < 0 || !enc_agent_connected (&seen))
+		    enc_observed_load (c->db, n->name, &seen, NULL) < 0 || !enc_agent_connected (&seen)) {
+			coming += w->soon && n->enclave_id[0] && is_coming (c, n);
 			continue;
+		}
 		(void) snprintf (to[found++], sizeof p->login, "%s", n->name);
+	}
+	if (found < 2 && found + coming >= 2) {
+		p->coming = true;
+		return 0;
 	}
 	if (found < 2)
 		return enc_error_next (err, enc_fail (err, ENC_EBUSY, "two service nodes are needed, %zu are free", found), "enclavectl node list");
@@ -196,8 +226,8 @@ int enc_plan_choose (struct enc_ctl *c, const struct enc_json *slurm, const stru
 
 	ret->nodes = enc_json_array ();
 	ret->ready_wait = enc_now_s ();
-	rc = wish->names ? choose_named (c, slurm, wish->names, ret, err) : choose_count (c, slurm, wish, ret, err);
-	return rc < 0 ? rc : choose_services (c, ret, err);
+	rc = wish->names ? choose_named (c, slurm, wish, ret, err) : choose_count (c, slurm, wish, ret, err);
+	return rc < 0 ? rc : choose_services (c, wish, ret, err);
 }
 
 static int claim_one (struct enc_ctl *c, const char *node, const struct enc_enclave *e, uint8_t role, unsigned at, struct enc_error *err)

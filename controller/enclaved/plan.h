@@ -8,12 +8,14 @@ struct enc_plan_wish {
 	uint32_t count;                /* nodes asked for by number */
 	const struct enc_strs *names;  /* or by name; then count is their number */
 	const char *feature, *gres;    /* NULL: any */
+	bool soon;                     /* nodes that are on their way back from another enclave will do */
 };
 
 struct enc_plan {
 	struct enc_strs compute;       /* chosen, in order */
 	char scheduler[65], login[65]; /* chosen service nodes */
 	struct enc_json *nodes;        /* [{"name","state","free_at","why"}] of the chosen ones */
+	bool coming;                   /* some of them are still on their way back: not to be claimed yet */
 	int64_t ready_wait;            /* Unix seconds when the last of them is free; 0 unknown */
 };
 void enc_plan_done (struct enc_plan *p);

@@ -97,7 +97,7 @@ static int probe_once (struct enc_run *run, struct tally *t, struct enc_error *e
 	int rc;
 
 	*t = (struct tally){ 0 };
-	if ((rc = enc_id_new (p.id, err)) < 0 || (rc = enc_run_nodes (run, ENC_ROLES_ALL, &all, err)) < 0 ||
+	if ((rc = enc_id_new (p.id, err)) < 0 || (rc = enc_run_nodes_all (run, ENC_ROLES_ALL, &all, err)) < 0 ||
 	    (rc = enc_nodes_declared (run->ctl->db, "observer", &observers, err)) < 0)
 		return rc;
 	if (all.n == 0)
@@ -174,9 +174,13 @@ static void record_door (struct enc_run *run, const char *action)
 int enc_row_open_do (void *ctx, struct enc_error *err)
 {
 	static const struct enc_change change = { .edit = edit_door_open, .grant = ENC_GRANT_MUST, .what = "open the door" };
-	int rc = enc_run_change (ctx, ENC_ROLE_LOGIN, &change, err);
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_nodes_done) struct enc_nodes login = { 0 };
+	int rc = enc_run_nodes (run, ENC_ROLE_LOGIN, &login, err);
 
 	if (rc == 0)
+		rc = enc_nodes_change (run, &login, &change, err);
+	if (rc == 0 && login.n)
 		record_door (ctx, "open");
 	return rc;
 }

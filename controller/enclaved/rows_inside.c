@@ -218,15 +218,20 @@ int enc_row_join_undo (void *ctx, struct enc_error *err)
 }
 
 /* How the enclave's own scheduler sees a node, from its node's last report; "" when it says nothing. */
-static bool is_idle (const struct enc_json *slurm, const char *node)
+static bool is_there (const struct enc_json *slurm, const char *node)
 {
+	/* A node that comes back to an open enclave may be given a job before anybody looks. */
+	static const char *const there[] = { "idle", "mixed", "allocated", "completing" };
 	const struct enc_json *list = enc_json_get (slurm, "nodes");
 
 	for (size_t i = 0; i < enc_json_len (list); i++) {
 		const struct enc_json *n = enc_json_at (list, i);
 
-		if (enc_streq (enc_json_get_str (n, "name", NULL), node))
-			return enc_streq (enc_json_get_str (n, "state", ""), "idle");
+		if (!enc_streq (enc_json_get_str (n, "name", NULL), node))
+			continue;
+		for (size_t k = 0; k < ENC_ARRAY_LEN (there); k++)
+			if (enc_streq (enc_json_get_str (n, "state", ""), there[k]))
+				return true;
 	}
 	return false;
 }
@@ -247,7 +252,7 @@ static int all_idle (struct enc_run *run, const struct enc_nodes *compute, const
 		return -ENC_EPROTO;
 	*ret = true;
 	for (size_t i = 0; i < compute->n; i++)
-		*ret = *ret && is_idle (enc_json_find (report, "/evidence/slurm"), compute->v[i].name);
+		*ret = *ret && is_there (enc_json_find (report, "/evidence/slurm"), compute->v[i].name);
 	return 0;
 }
 
@@ -259,7 +264,7 @@ int enc_row_join_check (void *ctx, struct enc_error *err)
 	int rc;
 
 	if ((rc = enc_run_nodes (run, ENC_ROLE_COMPUTE, &compute, err)) < 0 ||
-	    (rc = enc_run_nodes (run, ENC_ROLE_SCHEDULER, &scheduler, err)) < 0 || (rc = enc_row_joined (run, err)) < 0)
+	    (rc = enc_run_nodes_all (run, ENC_ROLE_SCHEDULER, &scheduler, err)) < 0 || (rc = enc_row_joined (run, err)) < 0)
 		return rc;
 	for (;;) {
 		if ((rc = all_idle (run, &compute, &scheduler, &idle, err)) < 0)

@@ -5,7 +5,7 @@
 
 #include "base/enc.h"
 
-enum { POLL_MS = 300, SNAPSHOT_MS = 5000, SNAPSHOT_POLL_MS = 50, BACK_MS = 10000 };
+enum { POLL_MS = 300, SNAPSHOT_MS = 5000, SNAPSHOT_POLL_MS = 50, BACK_MS = 10000, RETURN_MAX_S = 30 };
 
 static struct enc_json *names_of (const struct enc_nodes *nodes)
 {
@@ -36,9 +36,34 @@ static int reserve_call (struct enc_run *run, const char *op, struct enc_error *
 	return enc_ctl_call (run->ctl, run->ctl->schedd, request, NULL, err);
 }
 
+/* Held by an enclave that is being closed, or certified so lately that its slurmd may not be up. Without any the floor is a plain no. */
+static bool any_coming (struct enc_run *run)
+{
+	return enc_db_int (run->ctl->db, 0, "SELECT count(*) FROM nodes WHERE declared='general' AND pool!=4 AND (enclave_id IN (SELECT id FROM enclaves"
+					    " WHERE state='closing') OR name IN (SELECT node FROM certificates WHERE at>?))", "i", enc_now_s () - RETURN_MAX_S) > 0;
+}
+
+/* The site's floor, or a reservation that is just being dropped: nodes on their way back lift it, and who waits for jobs waits for them. */
 int enc_row_reserve_do (void *ctx, struct enc_error *err)
 {
-	return reserve_call (ctx, "reserve", err);
+	struct enc_run *run = ctx;
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
+	int rc = enc_run_enclave (run, &e, err);
+	int64_t until = enc_deadline_ms ((int64_t) e.deadline_s * 1000);
+
+	while (rc == 0) {
+		enc_auto_free char *text = NULL;
+
+		rc = reserve_call (run, "reserve", err);
+		if (rc != -ENC_EBUSY || !enc_streq (e.on_busy, "wait") || !any_coming (run) || enc_passed (until))
+			break;
+		text = enc_strf ("nodes of the general pool to be back: %s", err->text);
+		enc_enclave_waiting (run->ctl->db, e.id, text, enc_now_s () + enc_left_ms (until) / 1000, "enclavectl destroy gives up");
+		enc_error_clear (err);
+		rc = enc_fiber_sleep (run->ctl->fibers, POLL_MS, err);
+	}
+	enc_enclave_waiting (run->ctl->db, run->enclave_id, NULL, 0, NULL);
+	return rc;
 }
 
 static const struct enc_json *slurm_node (const struct enc_json *answer, const char *name)

@@ -46,11 +46,16 @@ void enc_run_event (struct enc_run *run, const char *step, const char *node, con
 	enc_ctl_changed (run->ctl);
 }
 
+static const char *journal_of (const struct enc_run *run)
+{
+	return run->scope ? run->op : run->enclave_id;
+}
+
 enum enc_row_state enc_hook_state (void *ctx, const char *row)
 {
 	struct enc_run *run = ctx;
 
-	return enc_journal_state (run->ctl->db, run->enclave_id, row);
+	return enc_journal_state (run->ctl->db, journal_of (run), row);
 }
 
 static struct enc_json *step_record (struct enc_run *run, const struct enc_step *step, enum enc_dir dir, const char *outcome)
@@ -81,9 +86,9 @@ int enc_hook_intent (void *ctx, const struct enc_step *step, enum enc_dir dir, b
 	enc_strs_done (&run->failed);
 	/* The log first: a journal entry without its record would be settled as if it had been allowed. */
 	if ((rc = put_record (run, step_record (run, step, dir, "intent"), must, err)) < 0 ||
-	    (rc = enc_journal_intent (run->ctl->db, run->enclave_id, step->name, dir, err)) < 0)
+	    (rc = enc_journal_intent (run->ctl->db, journal_of (run), step->name, dir, err)) < 0)
 		return rc;
-	if (enc_db_exec (run->ctl->db, err, "UPDATE enclaves SET step=? WHERE id=?", "ss", step->name, run->enclave_id) < 0)
+	if (!run->scope && enc_db_exec (run->ctl->db, err, "UPDATE enclaves SET step=? WHERE id=?", "ss", step->name, run->enclave_id) < 0)
 		return -ENC_EFAILED;
 	enc_run_event (run, step->name, NULL, dir == ENC_UP ? "started" : "undoing", 0, step->help);
 	return 0;
@@ -114,7 +119,7 @@ int enc_hook_outcome (void *ctx, const struct enc_step *step, enum enc_dir dir, 
 	enc_log_with (rc < 0 ? ENC_LOG_WARN : ENC_LOG_INFO, &fields, "%s %s: %s%s%s in %lld ms", dir == ENC_UP ? "up" : "down", step->name, rc < 0 ? "failed" : good, *text ? ": " : "", text,
 		      (long long) ms);
 	enc_run_event (run, step->name, why && rc < 0 && why->object[0] ? why->object : NULL, rc < 0 ? "failed" : good, ms, text);
-	if (enc_journal_outcome (run->ctl->db, run->enclave_id, step->name, dir, rc, ms, text, journalled < 0 ? NULL : err) < 0)
+	if (enc_journal_outcome (run->ctl->db, journal_of (run), step->name, dir, rc, ms, text, journalled < 0 ? NULL : err) < 0)
 		return -ENC_EFAILED;
 	return journalled;
 }

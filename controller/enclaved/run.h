@@ -15,6 +15,7 @@ struct enc_run {
 	enum enc_dir dir;
 	struct enc_strs failed;        /* nodes on which the present row failed */
 	unsigned waits;                /* for a service that is away, one after another */
+	const struct enc_strs *scope;  /* the rows work on these nodes alone, and are journalled under `op`; NULL: all of the enclave, under its id */
 	struct enc_cond ended;
 };
 

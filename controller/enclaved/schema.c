@@ -40,6 +40,9 @@ const char *const enc_store_migrations[] = {
 	"ALTER TABLE nodes ADD COLUMN attested TEXT;"
 	"ALTER TABLE enclaves ADD COLUMN munge_made INTEGER DEFAULT 0;",
 	"ALTER TABLE nodes ADD COLUMN attested_at INTEGER DEFAULT 0;",
+	"ALTER TABLE nodes ADD COLUMN trouble TEXT;"
+	"ALTER TABLE nodes ADD COLUMN trouble_at INTEGER DEFAULT 0;"
+	"ALTER TABLE documents ADD COLUMN boot TEXT;",
 	NULL,
 };
 
@@ -60,13 +63,14 @@ const struct enc_col enc_enclave_cols[] = {
 const struct enc_col enc_node_cols[] = {
 	N (name, ENC_COL_TEXT), N (declared, ENC_COL_TEXT), N (pool, ENC_COL_U8), N (enclave_id, ENC_COL_TEXT), N (role, ENC_COL_U8),
 	N (overlay, ENC_COL_TEXT), N (identity, ENC_COL_TEXT), N (fingerprint, ENC_COL_TEXT), N (why, ENC_COL_HEAP),
-	N (next, ENC_COL_HEAP), N (enrolled_at, ENC_COL_I64), N (held_since, ENC_COL_I64), N (baseline_at, ENC_COL_I64), N (attested, ENC_COL_TEXT), N (attested_at, ENC_COL_I64), N (taken_over_at, ENC_COL_I64), ENC_COL_END_
+	N (next, ENC_COL_HEAP), N (enrolled_at, ENC_COL_I64), N (held_since, ENC_COL_I64), N (baseline_at, ENC_COL_I64), N (attested, ENC_COL_TEXT), N (attested_at, ENC_COL_I64), N (taken_over_at, ENC_COL_I64),
+	N (trouble, ENC_COL_HEAP), N (trouble_at, ENC_COL_I64), ENC_COL_END_
 };
 
 #define D(member, type) ENC_COL (struct enc_document, member, type)
 const struct enc_col enc_document_cols[] = {
 	D (node, ENC_COL_TEXT), D (generation, ENC_COL_I64), D (digest, ENC_COL_TEXT), D (doc, ENC_COL_HEAP), D (grant_, ENC_COL_HEAP),
-	D (sealed, ENC_COL_HEAP), D (members, ENC_COL_HEAP), D (challenge, ENC_COL_TEXT), ENC_COL_END_
+	D (sealed, ENC_COL_HEAP), D (members, ENC_COL_HEAP), D (challenge, ENC_COL_TEXT), D (boot, ENC_COL_TEXT), ENC_COL_END_
 };
 
 #define O(member, type) ENC_COL (struct enc_observed, member, type)

@@ -13,9 +13,9 @@
 const struct enc_step enc_steps[] = {
 	{ "authorise", enc_row_authorise_do, enc_row_authorise_undo, enc_row_authorise_check, 30, 30, 10, UP,
 	  "policy, agreement, lease and record" },
-	{ "reserve", enc_row_reserve_do, enc_row_reserve_undo, enc_row_reserve_check, 60, 60, 30, UP | DOWN,
+	/* The order's own deadline bounds the wait for nodes that are on their way back, and for other people's jobs. */
+	{ "reserve", enc_row_reserve_do, enc_row_reserve_undo, enc_row_reserve_check, 0, 60, 30, UP | DOWN,
 	  "hold the chosen nodes in the general scheduler" },
-	/* The order's own deadline bounds the wait for other people's jobs. */
 	{ "drain", enc_row_drain_do, enc_row_drain_undo, enc_row_drain_check, 0, 60, 30, DOWN,
 	  "let their jobs end, requeue or cancel them as asked" },
 	{ "detach", enc_row_detach_do, enc_row_detach_undo, enc_row_detach_check, 60, 90, 120, DOWN,
@@ -43,9 +43,30 @@ const struct enc_step enc_steps[] = {
 	{ 0 },
 };
 
-int enc_run_nodes (struct enc_run *run, uint8_t roles, struct enc_nodes *ret, struct enc_error *err)
+int enc_run_nodes_all (struct enc_run *run, uint8_t roles, struct enc_nodes *ret, struct enc_error *err)
 {
 	return enc_nodes_of (run->ctl->db, run->enclave_id, roles, ret, err);
+}
+
+int enc_run_nodes (struct enc_run *run, uint8_t roles, struct enc_nodes *ret, struct enc_error *err)
+{
+	size_t kept = 0;
+	int rc = enc_run_nodes_all (run, roles, ret, err);
+
+	if (rc < 0 || !run->scope)
+		return rc;
+	for (size_t i = 0; i < ret->n; i++) {
+		struct enc_node moved = ret->v[i];
+
+		if (!enc_strs_has (run->scope, moved.name))
+			continue;
+		ret->v[i] = ret->v[kept];
+		ret->v[kept++] = moved;
+	}
+	for (size_t i = kept; i < ret->n; i++)
+		enc_node_done (&ret->v[i]);
+	ret->n = kept;
+	return 0;
 }
 
 int enc_run_change (struct enc_run *run, uint8_t roles, const struct enc_change *change, struct enc_error *err)

@@ -57,8 +57,10 @@ ENC_ROW (prove_check);
 ENC_ROW (open_do);
 ENC_ROW (open_undo);
 
-/* Lists of the enclave's nodes; free with enc_nodes_done(). */
+/* Lists of the enclave's nodes, of those in the run's scope if it has one; free with enc_nodes_done(). */
 ENC_MUST_USE int enc_run_nodes (struct enc_run *run, uint8_t roles, struct enc_nodes *ret, struct enc_error *err);
+/* The same whatever the scope. */
+ENC_MUST_USE int enc_run_nodes_all (struct enc_run *run, uint8_t roles, struct enc_nodes *ret, struct enc_error *err);
 enum { ENC_ROLES_ALL = ENC_ROLE_COMPUTE | ENC_ROLE_SCHEDULER | ENC_ROLE_LOGIN, ENC_ROLES_SERVICE = ENC_ROLE_SCHEDULER | ENC_ROLE_LOGIN };
 /* Change all nodes with `roles`. */
 ENC_MUST_USE int enc_run_change (struct enc_run *run, uint8_t roles, const struct enc_change *change, struct enc_error *err);

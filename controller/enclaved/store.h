@@ -49,6 +49,8 @@ struct enc_node {
 	char attested[33];                 /* the challenge whose answer keyd last found equal */
 	int64_t attested_at;
 	int64_t taken_over_at;             /* when a second connection last took over from the first */
+	char *trouble;                     /* what an open enclave lacks in this node; NULL: nothing */
+	int64_t trouble_at;                /* since when */
 };
 
 struct enc_document {
@@ -57,6 +59,7 @@ struct enc_document {
 	char digest[65];
 	char *doc, *grant_, *sealed, *members; /* base64, base64, JSON list, base64 */
 	char challenge[33];
+	char boot[33];                         /* the boot that the grant is for; "" without one */
 };
 
 struct enc_observed {

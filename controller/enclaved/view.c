@@ -1,5 +1,6 @@
 #include "controller/enclaved/view.h"
 
+#include "controller/enclaved/repair.h"
 #include "node-agent/proto/document.h"
 #include "base/enc.h"
 
@@ -46,12 +47,12 @@ struct enc_json *enc_view_observed (const struct enc_observed *seen)
 
 /* ---- an enclave ---- */
 
-static struct enc_json *waiting_of (const struct enc_enclave *e)
+static struct enc_json *waiting_of (struct enc_ctl *c, const struct enc_enclave *e)
 {
-	struct enc_json *o;
+	struct enc_json *o = enc_streq (e->state, ENC_STATE_OPEN) ? enc_repair_waiting (c, e) : NULL;
 
-	if (!e->wait_for)
-		return enc_json_new_null ();
+	if (o || !e->wait_for)
+		return o ? o : enc_json_new_null ();
 	o = enc_json_object ();
 	enc_json_set_str (o, "for", e->wait_for);
 	set_time (o, "until", e->wait_until);
@@ -267,7 +268,7 @@ struct enc_json *enc_view_enclave (struct enc_ctl *c, const struct enc_enclave *
 	set_volumes (c, o, e->id);
 	set_jobs (c, o, &all);
 	enc_json_set (o, "evidence", evidence_of (c, e));
-	enc_json_set (o, "waiting", waiting_of (e));
+	enc_json_set (o, "waiting", waiting_of (c, e));
 	enc_json_set (o, "steps", enc_journal_json (c->db, e->id));
 	set_records (o, e);
 	set_operation (c, o, e->id);
@@ -302,6 +303,6 @@ struct enc_json *enc_view_enclave_line (struct enc_ctl *c, const struct enc_encl
 	set_time (o, "opened_at", e->opened_at);
 	set_time (o, "expires_at", e->expires_at);
 	enc_json_set (o, "evidence", evidence_of (c, e));
-	enc_json_set (o, "waiting", waiting_of (e));
+	enc_json_set (o, "waiting", waiting_of (c, e));
 	return o;
 }

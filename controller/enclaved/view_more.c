@@ -130,8 +130,8 @@ struct enc_json *enc_view_node (struct enc_ctl *c, const struct enc_node *n, con
 	enc_json_set_i64 (o, "generation", d.generation);
 	enc_json_set (o, "observed", enc_json_copy (observed));
 	enc_json_set_str (o, "fence", enc_json_str (enc_json_find (observed, "/areas/fence")));
-	enc_json_set_str (o, "why", n->why);
-	enc_json_set_str (o, "next", n->next);
+	enc_json_set_str (o, "why", n->why ? n->why : n->trouble);
+	enc_json_set_str (o, "next", n->next || !n->trouble ? n->next : "enclavectl watch NAME; it is put right by itself, or set apart");
 	enc_json_set_str (o, "declared", n->declared);
 	enc_json_set_bool (o, "baseline", n->baseline_at > 0);
 	return o;

@@ -84,6 +84,13 @@ class Agent:
     def stop(self):
         self.stopping = True
 
+    def restarted(self):
+        """Its host was rebooted while held: fenced, without keys, and the grant it has is for the boot before."""
+        self.boot = hashlib.md5((self.boot + "again").encode()).hexdigest()
+        self.areas = {"door": "shut", "roles": [], "volumes": [], "units": "down", "fence": "airlock", "overlay": "down", "clean": None, "measure": None, "probe": None}
+        self.clean_ok, self.evidence, self.members = False, {}, None
+        self.failed = {"area": "fence", "code": "denied", "text": "the grant is for another boot of this node", "next": None}
+
     def _beat(self):
         while not self.stopping:
             try:

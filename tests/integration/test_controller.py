@@ -156,6 +156,23 @@ def test_a_cluster_of_more_than_one_page_is_read_whole(site):
         site.schedd.page = 1000
 
 
+def test_a_create_right_after_a_destroy_waits_for_the_nodes_and_the_plan_says_when(spare):
+    assert spare.create("first")["state"] == "done"
+    status, plan = spare.call(ADMIN, "POST", "/v1/enclaves/plan", order(name="next", on_busy="wait"))
+    assert status == 200 and not plan["allowed"], "an open enclave is no promise"
+    _, gone = spare.call(ADMIN, "DELETE", "/v1/enclaves/first")
+    spare.wait(lambda: spare.get("/v1/enclaves/first")["state"] == "closing", "the way down")
+    status, plan = spare.call(ADMIN, "POST", "/v1/enclaves/plan", order(name="next", on_busy="wait"))
+    assert plan["allowed"] and {n["why"] for n in plan["nodes"]} == {"on its way back"} and plan["ready_at"]["wait"], plan
+    status, refused = spare.call(ADMIN, "POST", "/v1/enclaves", order(name="next", on_busy="fail"))
+    assert status == 409, "who does not want to wait is told at once"
+    done = spare.create("next", on_busy="wait")
+    assert done["state"] == "done", done["error"]
+    assert spare.finish(gone["operation"])["state"] == "done"
+    assert spare.destroy("next")["state"] == "done"
+    spare.is_clean()
+
+
 # ---- bad input: one line, nothing changed, one record ----
 
 def order(**change):
