@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "controller/cli/command.h"
+#include "controller/cli/csv.h"
 #include "crypto/receipt.h"
 #include "crypto/tlog/verify.h"
 #include "base/enc.h"
@@ -205,9 +206,33 @@ static int lines_print (const struct enc_json *records, struct enc_error *err)
 	return 0;
 }
 
+enum { CSV_LINE_MAX = 64 * 1024 };
+
+static int csv_print (const struct enc_json *records, struct enc_error *err)
+{
+	for (size_t i = 0; i < enc_json_len (records); i++) {
+		enc_auto_done (enc_buf_done) struct enc_buf line = ENC_BUF_INIT (CSV_LINE_MAX);
+		enc_csv_record (&line, enc_json_at (records, i));
+		int rc = enc_buf_check (&line, err);
+		if (rc < 0)
+			return rc;
+		(void) fwrite (line.data, 1, line.len, stdout);
+	}
+	return 0;
+}
+
+static int page_print (const struct enc_session *s, const struct enc_command *c, bool csv, const struct enc_json *records, struct enc_error *err)
+{
+	if (csv)
+		return csv_print (records, err);
+	if (s->json || strcmp (c->sub, "export") == 0)
+		return lines_print (records, err);
+	return enc_json_len (records) ? enc_table_print (record_columns, records, err) : 0;
+}
+
 /* Page through all that match from `from`; `next` is set behind the last record seen. It ends with the log as the first answer found it: each
  * page read is a record too, and whoever followed his own would never end. */
-static int pages (const struct enc_session *s, const struct enc_command *c, struct enc_json *filter, uint64_t *next, struct enc_error *err)
+static int pages (const struct enc_session *s, const struct enc_command *c, bool csv, struct enc_json *filter, uint64_t *next, struct enc_error *err)
 {
 	uint64_t end = UINT64_MAX;
 	for (;;) {
@@ -216,7 +241,7 @@ static int pages (const struct enc_session *s, const struct enc_command *c, stru
 		int rc = enc_command_call (s, c, filter, &answer, err);
 		const struct enc_json *records = enc_json_get (answer, "records");
 		size_t n = enc_json_len (records);
-		if (rc < 0 || (rc = s->json || strcmp (c->sub, "export") == 0 ? lines_print (records, err) : n ? enc_table_print (record_columns, records, err) : 0) < 0)
+		if (rc < 0 || (rc = page_print (s, c, csv, records, err)) < 0)
 			return rc;
 		(void) fflush (stdout);
 		if (end == UINT64_MAX)
@@ -233,8 +258,15 @@ int enc_cmd_audit_export (const struct enc_session *s, const struct enc_command 
 			  struct enc_error *err)
 {
 	enc_auto (enc_json) struct enc_json *filter = enc_json_copy (args);
+	bool csv = strcmp (enc_json_get_str (args, "format", "jsonl"), "csv") == 0;
 	uint64_t next = enc_json_get_u64 (args, "from", 0);
-	return pages (s, c, filter, &next, err);
+	enc_json_del (filter, "format");
+	if (csv) {
+		enc_auto_done (enc_buf_done) struct enc_buf head = ENC_BUF_INIT (CSV_LINE_MAX);
+		enc_csv_header (&head);
+		(void) fwrite (head.data, 1, head.len, stdout);
+	}
+	return pages (s, c, csv, filter, &next, err);
 }
 
 int enc_cmd_audit_tail (const struct enc_session *s, const struct enc_command *c, const struct enc_json *args, struct enc_json **ret ENC_UNUSED,
@@ -244,7 +276,7 @@ int enc_cmd_audit_tail (const struct enc_session *s, const struct enc_command *c
 	int rc = enc_session_get (s, &head, err, "/v1/audit/head");
 	uint64_t next = enc_json_get_u64 (args, "from", enc_json_get_u64 (head, "size", 0));
 	while (rc == 0) {
-		rc = pages (s, c, filter, &next, err);
+		rc = pages (s, c, false, filter, &next, err);
 		const struct timespec pause = { .tv_nsec = TAIL_PAUSE_MS * ENC_NS_MS };
 		(void) nanosleep (&pause, NULL);
 	}

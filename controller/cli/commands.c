@@ -107,6 +107,20 @@ static const struct enc_arg search_args[] = {
 	{ "limit", NULL, ENC_ARG_NUMBER, 0, NULL, "N" },
 	END_ARGS,
 };
+static const struct enc_arg export_args[] = {
+	{ "user", NULL, ENC_ARG_USER, 0, NULL, "USER" },
+	{ "enclave", NULL, ENC_ARG_NAME, 0, NULL, "NAME" },
+	{ "dataset", NULL, ENC_ARG_NAME, 0, NULL, "NAME" },
+	{ "node", NULL, ENC_ARG_NODE, 0, NULL, "NODE" },
+	{ "action", NULL, ENC_ARG_TEXT, 0, NULL, "ACTION" },
+	{ "outcome", NULL, ENC_ARG_CHOICE, 0, "ok|failed|denied|intent", NULL },
+	{ "since", NULL, ENC_ARG_TEXT, 0, NULL, "TIME" },
+	{ "until", NULL, ENC_ARG_TEXT, 0, NULL, "TIME" },
+	{ "from", NULL, ENC_ARG_NUMBER, 0, NULL, "INDEX" },
+	{ "limit", NULL, ENC_ARG_NUMBER, 0, NULL, "N" },
+	{ "format", NULL, ENC_ARG_CHOICE, 0, "jsonl|csv", NULL },
+	END_ARGS,
+};
 static const struct enc_arg prove_args[] = { WORD ("INDEX", "index", ENC_ARG_NUMBER), END_ARGS };
 static const struct enc_arg proof_file_args[] = {
 	WORD ("PROOF", "proof", ENC_ARG_PATH),
@@ -234,7 +248,7 @@ const struct enc_command enc_commands[] = {
 	{ "audit", "verify", verify_args, GET, "/v1/audit/files", enc_cmd_audit_verify, NULL, NULL, enc_view_verify, "is the log complete and unaltered" },
 	{ "audit", "prove", prove_args, GET, "/v1/audit/receipt", NULL, NULL, NULL, enc_view_text, "a record with its proof" },
 	{ "audit", "check-proof", proof_file_args, NULL, NULL, enc_cmd_audit_proof, NULL, NULL, enc_view_text, "check a proof without any service" },
-	{ "audit", "export", search_args, GET, "/v1/audit/search", enc_cmd_audit_export, NULL, NULL, NULL, "records as JSON lines" },
+	{ "audit", "export", export_args, GET, "/v1/audit/search", enc_cmd_audit_export, NULL, NULL, NULL, "records as JSON lines or CSV" },
 	{ "audit", "consistency", consistency_args, GET, "/v1/audit/consistency", enc_cmd_audit_consistency, NULL, NULL, enc_view_text, "does the log continue a head that you kept" },
 	{ "audit", "witness", no_args, GET, "/v1/audit/witness", NULL, NULL, NULL, enc_view_witness, "who cosigned the log, and when" },
 	{ "audit", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "reports and reviews" },
