@@ -22,6 +22,8 @@ const struct enc_event enc_event_rows[] = {
 	{ "session", "end", "info", RESERVE, "actor.user obj.enclave_id", "seconds bytes_in bytes_out reason",
 		"A session ended" },
 
+	{ "session", "terminate", "notice", RESERVE, "actor.user obj.enclave_id", "reason", "The end of a session was ordered" },
+
 	/* decisions and rules */
 	{ "policy", "decide", "info", 0, "actor.user policy.rule", "reason", "The policy decided" },
 	{ "policy", "change", "alert", SIGN, "actor.user before after", "name", "A policy file changed" },

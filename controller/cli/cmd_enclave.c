@@ -225,3 +225,12 @@ int enc_view_destroyed (const struct enc_session *s ENC_UNUSED, const struct enc
 		       enc_span_format ((int64_t) (enc_json_double (enc_json_get (answer, "seconds"), 0) * (double) ENC_NS_S), span));
 	return 0;
 }
+
+/* Without an id: everybody's. */
+int enc_cmd_session_end (const struct enc_session *s, const struct enc_command *c, const struct enc_json *args, struct enc_json **ret, struct enc_error *err)
+{
+	enc_auto (enc_json) struct enc_json *full = enc_json_copy (args);
+	if (!enc_json_get (full, "id"))
+		enc_json_set_str (full, "id", "all");
+	return enc_command_call (s, c, full, ret, err);
+}

@@ -33,7 +33,7 @@ int enc_command_follow (const struct enc_session *s, const char *method, const c
 			const char *left_running, struct enc_json **ret, struct enc_error *err) ENC_MUST_USE;
 
 /* Own functions, by file. */
-enc_command_fn enc_cmd_member_add, enc_cmd_create, enc_cmd_plan, enc_cmd_destroy, enc_cmd_watch, enc_cmd_change;        /* cmd_enclave.c */
+enc_command_fn enc_cmd_member_add, enc_cmd_create, enc_cmd_plan, enc_cmd_destroy, enc_cmd_watch, enc_cmd_change, enc_cmd_session_end;        /* cmd_enclave.c */
 enc_view_fn enc_view_plan, enc_view_show, enc_view_created, enc_view_destroyed;
 enc_command_fn enc_cmd_audit_verify, enc_cmd_audit_tail, enc_cmd_audit_proof, enc_cmd_audit_export; /* cmd_audit.c */
 enc_view_fn enc_view_search, enc_view_verify;

@@ -179,7 +179,7 @@ static const struct enc_column user_columns[] = {
 };
 static const struct enc_column session_columns[] = {
 	{ "SESSION", "/id", ENC_COLUMN_TEXT }, { "USER", "/user", ENC_COLUMN_TEXT }, { "SINCE", "/since", ENC_COLUMN_TEXT },
-	{ "FROM", "/from", ENC_COLUMN_TEXT }, END_COLUMNS,
+	{ "FROM", "/from", ENC_COLUMN_TEXT }, { "FACTOR", "/factor", ENC_COLUMN_TEXT }, END_COLUMNS,
 };
 static const struct enc_column job_columns[] = {
 	{ "JOB", "/id", ENC_COLUMN_TEXT },       { "USER", "/user", ENC_COLUMN_TEXT },   { "STATE", "/state", ENC_COLUMN_TEXT },
@@ -217,7 +217,7 @@ const struct enc_command enc_commands[] = {
 	{ "member", "add", member_args, POST, "/v1/enclaves/{name}/members", enc_cmd_member_add, "/members", member_columns, NULL, "let a user in" },
 	{ "member", "remove", member_user_args, DELETE, "/v1/enclaves/{name}/members/{user}", NULL, "/members", member_columns, NULL, "end a user's access" },
 	{ "session", "list", name_args, GET, "/v1/enclaves/{name}/sessions", NULL, "/sessions", session_columns, NULL, "who is in" },
-	{ "session", "end", name_id_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "end sessions" },
+	{ "session", "end", name_id_args, DELETE, "/v1/enclaves/{name}/sessions/{id}", enc_cmd_session_end, "/sessions", session_columns, NULL, "end a session, or all" },
 	{ "job", "list", name_args, GET, "/v1/enclaves/{name}/jobs", NULL, "/jobs", job_columns, NULL, "jobs, without their names" },
 	{ "job", "watch", name_id_args, GET, "/v1/enclaves/{name}/jobs", enc_cmd_later, NULL, NULL, NULL, "progress of a job" },
 	{ "user", "list", no_args, GET, "/v1/users", NULL, "/users", user_columns, NULL, "users that the policies know" },

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "controller/enclaved/polls.h"
 #include "controller/enclaved/record.h"
+#include "controller/enclaved/sessions.h"
 #include "crypto/tls.h"
 #include <openssl/ssl.h>
 #include "base/enc.h"
@@ -92,6 +93,21 @@ static struct enc_json *document_json (const struct enc_document *d)
 	return o;
 }
 
+/* Word that needs no document: sessions that shall end. */
+static bool answer_ending (struct enc_ctl *c, struct enc_http_req *req, const char *node, int64_t generation)
+{
+	struct enc_json *ending = enc_sessions_ending (c, node, true), *o;
+
+	if (!ending)
+		return false;
+	o = enc_json_object ();
+	enc_json_set_i64 (o, "generation", generation);
+	enc_json_set_null (o, "document");
+	enc_json_set (o, "end_sessions", ending);
+	enc_http_reply (req, 200, o);
+	return true;
+}
+
 static bool answer_document (struct enc_ctl *c, struct enc_http_req *req, struct enc_poll *poll, bool last)
 {
 	enc_auto_done (enc_document_done) struct enc_document d = { 0 };
@@ -105,6 +121,8 @@ static bool answer_document (struct enc_ctl *c, struct enc_http_req *req, struct
 		enc_http_reply (req, 200, document_json (&d));
 		return true;
 	}
+	if (answer_ending (c, req, poll->key, poll->after))
+		return true;
 	if (last)
 		enc_http_reply (req, 204, NULL);
 	return last;
@@ -169,6 +187,7 @@ struct work {
 static int run_report (struct work *w, struct enc_json **ret, struct enc_error *err)
 {
 	const struct peer *p = enc_http_user (w->req);
+	struct enc_json *ending;
 	int64_t stored = 0;
 	int rc = enc_report_take (w->c, p->node, enc_http_remote (w->req), enc_http_body (w->req), &stored, err);
 
@@ -176,6 +195,10 @@ static int run_report (struct work *w, struct enc_json **ret, struct enc_error *
 		return rc;
 	*ret = enc_json_object ();
 	enc_json_set_i64 (*ret, "events_stored", stored);
+	if (enc_json_get (enc_http_body (w->req), "receipts"))
+		enc_json_set (*ret, "receipts", enc_sessions_receipts (w->c, p->node, enc_json_get (enc_http_body (w->req), "receipts")));
+	if ((ending = enc_sessions_ending (w->c, p->node, false)))
+		enc_json_set (*ret, "end_sessions", ending);
 	enc_baseline_want (w->c, p->node);
 	return 0;
 }

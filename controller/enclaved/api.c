@@ -13,6 +13,7 @@ OP (op_show, enc_api_show, "One enclave");
 OP (op_destroy, enc_api_destroy, "Order the end of an enclave");
 OP (op_extend, enc_api_extend, "Lengthen a lease");
 OP (op_sessions, enc_api_sessions, "Login sessions");
+OP (op_session_end, enc_api_session_end, "End a session, or all");
 OP (op_jobs, enc_api_jobs, "Jobs, without their names");
 OP (op_members, enc_api_members, "Members");
 OP (op_member_add, enc_api_member_add, "Add a member");
@@ -51,6 +52,7 @@ const struct enc_http_route enc_api_routes[] = {
 	{ "DELETE", "/v1/enclaves/{}", dispatch, ENC_HTTP_BODY_OPT, &op_destroy },
 	{ "POST", "/v1/enclaves/{}/extend", dispatch, ENC_HTTP_BODY, &op_extend },
 	{ "GET", "/v1/enclaves/{}/sessions", dispatch, 0, &op_sessions },
+	{ "DELETE", "/v1/enclaves/{}/sessions/{}", dispatch, 0, &op_session_end },
 	{ "GET", "/v1/enclaves/{}/jobs", dispatch, 0, &op_jobs },
 	{ "GET", "/v1/enclaves/{}/members", dispatch, 0, &op_members },
 	{ "POST", "/v1/enclaves/{}/members", dispatch, ENC_HTTP_BODY, &op_member_add },

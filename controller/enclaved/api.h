@@ -36,7 +36,6 @@ int enc_api_plan (struct enc_api *a, struct enc_error *err);
 int enc_api_list (struct enc_api *a, struct enc_error *err);
 int enc_api_show (struct enc_api *a, struct enc_error *err);
 int enc_api_destroy (struct enc_api *a, struct enc_error *err);
-int enc_api_sessions (struct enc_api *a, struct enc_error *err);
 int enc_api_jobs (struct enc_api *a, struct enc_error *err);
 /* api_extend.c */
 int enc_api_extend (struct enc_api *a, struct enc_error *err);
@@ -44,6 +43,9 @@ int enc_api_extend (struct enc_api *a, struct enc_error *err);
 int enc_api_members (struct enc_api *a, struct enc_error *err);
 int enc_api_member_add (struct enc_api *a, struct enc_error *err);
 int enc_api_member_remove (struct enc_api *a, struct enc_error *err);
+/* api_session.c */
+int enc_api_sessions (struct enc_api *a, struct enc_error *err);
+int enc_api_session_end (struct enc_api *a, struct enc_error *err);
 /* api_node.c */
 int enc_api_nodes (struct enc_api *a, struct enc_error *err);
 int enc_api_node (struct enc_api *a, struct enc_error *err);

@@ -151,11 +151,6 @@ static int from_report (struct enc_api *a, enum enc_action action, uint8_t role,
 	return 0;
 }
 
-int enc_api_sessions (struct enc_api *a, struct enc_error *err)
-{
-	return from_report (a, ENC_ACT_SESSION_LIST, 4, "/facts/sessions", "sessions", err);
-}
-
 int enc_api_jobs (struct enc_api *a, struct enc_error *err)
 {
 	return from_report (a, ENC_ACT_JOB_LIST, 2, "/evidence/slurm/jobs", "jobs", err);

@@ -6,6 +6,7 @@
 #include "base/enctime.h"
 #include "base/log.h"
 #include "controller/enclaved/record.h"
+#include "controller/enclaved/sessions.h"
 #include "base/enc.h"
 
 enum { EVENTS_MAX = 200 };
@@ -13,7 +14,7 @@ enum { EVENTS_MAX = 200 };
 struct report {
 	char *node, *boot, *identity, *boot_id, *document, *pool, *overlay_key, *attestation;
 	uint64_t version, generation, member_version;
-	struct enc_json *areas, *failed, *waiting, *evidence, *events, *facts;
+	struct enc_json *areas, *failed, *waiting, *evidence, *events, *facts, *receipts;
 };
 
 static const struct enc_field report_fields[] = {
@@ -34,6 +35,7 @@ static const struct enc_field report_fields[] = {
 	ENC_FIELD (struct report, evidence, "evidence", ENC_T_JSON),
 	ENC_FIELD (struct report, events, "events", ENC_T_JSON),
 	ENC_FIELD (struct report, facts, "facts", ENC_T_JSON),
+	ENC_FIELD (struct report, receipts, "receipts", ENC_T_JSON),
 	ENC_FIELD_END
 };
 
@@ -130,7 +132,7 @@ static int store_report (struct enc_ctl *c, const char *node, const char *remote
 
 static struct enc_json *event_record (const char *node, const char *boot, const struct enc_json *event)
 {
-	static const char *const taken[] = { "actor", "data", "text", NULL };
+	static const char *const taken[] = { "actor", "peer", "data", "text", NULL };
 	struct enc_json *record = enc_record (enc_json_get_str (event, "class", ""), enc_json_get_str (event, "action", ""),
 					      enc_json_get_str (event, "outcome", "ok"));
 	const struct enc_json *obj = enc_json_get (event, "obj");
@@ -182,15 +184,18 @@ static bool log_event (struct enc_ctl *c, const char *node, const char *boot, co
 {
 	struct enc_json *record = event_record (node, boot, event);
 	struct enc_error err = { 0 };
+	int64_t index = -1;
 	int rc;
 
 	set_enclave (c, node, event, record);
-	rc = enc_record_now (c, record, NULL, &err);
+	rc = enc_record_now (c, record, &index, &err);
 
 	if (rc == -ENC_EUSAGE || rc == -ENC_EINVAL || rc == -ENC_ELIMIT)
 		enc_log_err (ENC_LOG_ERROR, &err, "the log refused an event of %s", node);
 	else if (rc < 0)
 		return false;
+	else
+		enc_sessions_note (c, node, event, index);
 	return true;
 }
 
@@ -204,6 +209,8 @@ static int take_events (struct enc_ctl *c, const char *node, const struct report
 	const char *boot = r->boot ? r->boot : "";
 	int64_t stored = stored_counter (c, node, boot), start = stored;
 
+	if (*boot)
+		enc_sessions_reboot (c, node, boot);
 	for (size_t i = 0; i < enc_json_len (r->events) && i < EVENTS_MAX; i++) {
 		const struct enc_json *event = enc_json_at (r->events, i);
 		int64_t counter = enc_json_get_i64 (event, "counter", 0);

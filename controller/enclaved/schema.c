@@ -43,6 +43,10 @@ const char *const enc_store_migrations[] = {
 	"ALTER TABLE nodes ADD COLUMN trouble TEXT;"
 	"ALTER TABLE nodes ADD COLUMN trouble_at INTEGER DEFAULT 0;"
 	"ALTER TABLE documents ADD COLUMN boot TEXT;",
+	"CREATE TABLE sessions (id TEXT PRIMARY KEY, enclave_id TEXT NOT NULL, user TEXT NOT NULL, node TEXT NOT NULL, ip TEXT, factor TEXT,"
+	" started_at INTEGER NOT NULL, ended_at INTEGER NOT NULL DEFAULT 0, record INTEGER NOT NULL, ending INTEGER NOT NULL DEFAULT 0);"
+	"CREATE INDEX sessions_enclave ON sessions (enclave_id, user);"
+	"CREATE INDEX sessions_open ON sessions (node) WHERE ended_at=0;",
 	NULL,
 };
 

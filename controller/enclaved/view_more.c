@@ -1,4 +1,5 @@
 /* The smaller shapes: what a destroy leaves, members, nodes, operations. */
+#include "controller/enclaved/sessions.h"
 #include "controller/enclaved/view.h"
 
 #include "node-agent/proto/document.h"
@@ -86,7 +87,7 @@ struct enc_json *enc_view_members (struct enc_ctl *c, const struct enc_enclave *
 		enc_json_set_str (m, "user", rows.v[i].user);
 		enc_json_set_str (m, "role", rows.v[i].role);
 		enc_json_set_time (m, "since", rows.v[i].since * ENC_NS_S);
-		enc_json_set_null (m, "last_login");
+		enc_json_set_time (m, "last_login", enc_sessions_last (c, e->id, rows.v[i].user) * ENC_NS_S);
 	}
 	return o;
 }

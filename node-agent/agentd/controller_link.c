@@ -114,7 +114,7 @@ static void report_done (int rc, const struct enc_http_answer *answer, const str
 	if (rc < 0)
 		enc_log_err (ENC_LOG_INFO, err, "report");
 	else
-		link->events.reported (enc_json_get_u64 (answer->body, "events_stored", 0), link->attested, link->events.arg);
+		link->events.reported (answer->body, link->attested, link->events.arg);
 	if (link->next_report)
 		enc_controller_link_report (link, ENC_TAKE (link->next_report));
 }

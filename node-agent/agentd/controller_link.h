@@ -18,10 +18,10 @@ struct enc_controller_conf {
 };
 
 struct enc_controller_events {
-	/* A document arrived; `answer` is borrowed. */
+	/* A document arrived, or word without one; `answer` is borrowed. */
 	void (*document) (const struct enc_json *answer, void *arg);
-	/* A report was taken: events up to `stored` are in the log; `attested` is true if it carried an attestation. */
-	void (*reported) (uint64_t stored, bool attested, void *arg);
+	/* A report was taken: its "events_stored" are in the log; `attested` is true if it carried an attestation. */
+	void (*reported) (const struct enc_json *answer, bool attested, void *arg);
 	/* The link works again after it did not: report at once. */
 	void (*up) (void *arg);
 	void *arg;

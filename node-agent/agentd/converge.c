@@ -173,7 +173,7 @@ struct enc_converge {
 	size_t at;                    /* next row of `steps` */
 	bool ending;                  /* the STATE under way is the last of this round */
 	unsigned rounds;              /* a step may make an earlier one due again: the state is read anew, and the table walked again */
-	bool refreshing;
+	bool refreshing, refresh_again;
 	uint64_t generation;
 	char digest[65];
 	struct enc_error failed;
@@ -347,10 +347,14 @@ static void refresh_done (int rc, const struct enc_answer *answer, const struct 
 	c->refreshing = false;
 	if (rc == 0 && state_take (c, answer) && !c->work)
 		c->changed (c->arg);
+	if (rc == 0 && c->refresh_again)
+		enc_converge_refresh (c, 0);
 }
 
 void enc_converge_refresh (struct enc_converge *c, uint64_t stored)
 {
+	/* What happened after privd was asked is not in its answer. */
+	c->refresh_again = c->refreshing;
 	if (c->refreshing)
 		return;
 	enc_auto_done (enc_buf_done) struct enc_buf extra = ENC_BUF_INIT (8);

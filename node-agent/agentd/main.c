@@ -12,18 +12,19 @@
 #include "node-agent/agentd/controller_link.h"
 #include "node-agent/agentd/converge.h"
 #include "node-agent/agentd/observer.h"
+#include "node-agent/agentd/receipts.h"
 #include "node-agent/agentd/report.h"
 #include "node-agent/agentd/scheduler_link.h"
 #include "base/enc.h"
 
-enum { PRIVD_FD = 3, TICK_S = 2, HEARTBEAT_TICKS = 5 };
+enum { PRIVD_FD = 3, TICK_S = 2, HEARTBEAT_TICKS = 5, SESSION_MS = 20000 };
 
 /* An observer has no privd and so no identity key: keyd binds its certificate to this. */
 static const char no_identity[] = "0000000000000000000000000000000000000000000000000000000000000000";
 static const char no_boot[] = "00000000000000000000000000000000";
 
 struct agent_conf {
-	char *node, *controller_host, *ca, *state, *schedd;
+	char *node, *controller_host, *ca, *state, *schedd, *door;
 	uint32_t controller_port;
 	bool observer;
 };
@@ -35,6 +36,7 @@ static const struct enc_field agent_fields[] = {
 	ENC_FIELD (struct agent_conf, ca, "ca", ENC_T_PATH, .dflt = "\"/etc/enclave/controller-ca.pem\"", .help = "the CA of its certificate"),
 	ENC_FIELD (struct agent_conf, state, "state", ENC_T_PATH, .dflt = "\"/var/lib/enclave-agent\"", .help = "key, certificate and token"),
 	ENC_FIELD (struct agent_conf, schedd, "schedd", ENC_T_PATH, .dflt = "\"/run/enclave/schedd.sock\"", .help = "enclave-schedd of an enclave's scheduler node"),
+	ENC_FIELD (struct agent_conf, door, "door", ENC_T_PATH, .dflt = "\"/run/enclave/agent.sock\"", .help = "where a login node's door asks for receipts"),
 	ENC_FIELD (struct agent_conf, observer, "observer", ENC_T_BOOL, .dflt = "false", .help = "probe from outside only; no privd"),
 	ENC_FIELD_END,
 };
@@ -47,6 +49,8 @@ struct agent {
 	struct enc_observer *observer;
 	struct enc_controller_link *controller;
 	struct enc_scheduler_link *scheduler;
+	struct enc_receipts *receipts;
+	int door_fd;
 	struct event *tick;
 	unsigned ticks;
 	struct enc_json *extra;      /* evidence of our own: slurm, probe */
@@ -56,12 +60,13 @@ struct agent {
 	bool scheduler_role;
 };
 
-static struct agent agent;
+static struct agent agent = { .door_fd = -1 };
 
 static void report (struct agent *a)
 {
 	struct enc_report_in in = { .node = a->conf.node, .converge = a->converge, .extra = a->extra,
-				    .attestation_for = a->attested[0] ? a->attested : NULL, .generation = a->observer_generation };
+				    .attestation_for = a->attested[0] ? a->attested : NULL,
+				    .receipts = enc_receipts_wanted (a->receipts), .generation = a->observer_generation };
 	enc_controller_link_report (a->controller, enc_report_build (&in));
 }
 
@@ -122,12 +127,46 @@ static void observed (struct enc_json *evidence, void *arg)
 	report (a);
 }
 
+/* ---- sessions ---- */
+
+static void receipt_wanted (void *arg)
+{
+	struct agent *a = arg;
+	enc_converge_refresh (a->converge, a->stored);
+	report (a); /* its event may have gone out already */
+}
+
+static void session_ended (int rc, const struct enc_answer *answer ENC_UNUSED, const struct enc_error *err, void *arg)
+{
+	struct agent *a = arg;
+	if (rc < 0)
+		enc_log_err (ENC_LOG_WARN, err, "a session is not ended");
+	enc_converge_refresh (a->converge, a->stored);
+}
+
+/* Sessions that shall end, as often as the controller says so: privd takes one that is gone for done. */
+static void end_sessions (struct agent *a, const struct enc_json *list)
+{
+	for (size_t i = 0; i < enc_json_len (list) && a->privd; i++) {
+		const char *id = enc_json_str (enc_json_at (list, i));
+		struct enc_order order = { .verb = ENC_VERB_SESSION };
+		if (!id || !enc_id_ok (id))
+			continue;
+		order.extra = enc_view_of (id, strlen (id));
+		if (enc_privd_link_order (a->privd, &order, SESSION_MS, session_ended, a, NULL) < 0)
+			return;
+	}
+}
+
 /* ---- the controller's side ---- */
 
 static void document_came (const struct enc_json *answer, void *arg)
 {
 	struct agent *a = arg;
 	struct enc_error err = { 0 };
+	end_sessions (a, enc_json_get (answer, "end_sessions"));
+	if (!enc_json_str (enc_json_get (answer, "document")))
+		return;
 	enc_auto (enc_work) struct enc_work *work = enc_work_parse (answer, a->conf.node, &err);
 	if (!work) {
 		enc_log_err (ENC_LOG_ERROR, &err, "document of the controller refused");
@@ -143,9 +182,12 @@ static void document_came (const struct enc_json *answer, void *arg)
 	report (a);
 }
 
-static void report_taken (uint64_t stored, bool attested, void *arg)
+static void report_taken (const struct enc_json *answer, bool attested, void *arg)
 {
 	struct agent *a = arg;
+	uint64_t stored = enc_json_get_u64 (answer, "events_stored", 0);
+	enc_receipts_take (a->receipts, enc_json_get (answer, "receipts"));
+	end_sessions (a, enc_json_get (answer, "end_sessions"));
 	const char *challenge = a->converge ? enc_json_get_str (enc_json_get (enc_converge_state (a->converge), "areas"), "measure", NULL) : NULL;
 	if (attested && challenge)
 		(void) snprintf (a->attested, sizeof a->attested, "%s", challenge);
@@ -181,6 +223,8 @@ static int agent_open (struct enc_daemon *d, struct enc_error *err)
 	if (!agent.conf.observer && (fstat (PRIVD_FD, &st) < 0 || !S_ISSOCK (st.st_mode)))
 		return enc_error_next (err, enc_fail (err, ENC_EUSAGE, "no socket to privd on descriptor 3"),
 				       "enclave-privd starts the agent; alone it runs with \"observer\": true");
+	if (!agent.conf.observer && (agent.door_fd = enc_receipts_listen (agent.conf.door, err)) < 0)
+		return agent.door_fd;
 	return 0;
 }
 
@@ -189,7 +233,8 @@ static int start_node (struct agent *a, struct event_base *base, struct enc_erro
 	(void) fcntl (PRIVD_FD, F_SETFD, FD_CLOEXEC);
 	if (!(a->privd = enc_privd_link_new (base, PRIVD_FD, privd_gone, a, err)) ||
 	    !(a->converge = enc_converge_new (a->privd, converged, a, err)) ||
-	    !(a->scheduler = enc_scheduler_link_new (base, a->conf.schedd, slurm_told, a, err)))
+	    !(a->scheduler = enc_scheduler_link_new (base, a->conf.schedd, slurm_told, a, err)) ||
+	    !(a->receipts = enc_receipts_new (base, ENC_TAKE_FD (a->door_fd), receipt_wanted, a, err)))
 		return -ENC_EFAILED;
 	enc_converge_refresh (a->converge, 0);
 	return 0;
@@ -222,6 +267,7 @@ static void agent_stop (struct enc_daemon *d ENC_UNUSED)
 	enc_controller_link_free (a->controller);
 	enc_observer_free (a->observer);
 	enc_scheduler_link_free (a->scheduler);
+	enc_receipts_free (a->receipts);
 	enc_converge_free (a->converge);
 	enc_privd_link_free (a->privd);
 	if (a->tick)

@@ -110,6 +110,8 @@ struct enc_json *enc_report_build (const struct enc_report_in *in)
 	enc_json_set (r, "evidence", evidence (in));
 	const struct enc_json *events = enc_json_get (state, "events");
 	enc_json_set (r, "events", events ? enc_json_copy (events) : enc_json_array ());
+	if (in->receipts)
+		enc_json_set (r, "receipts", in->receipts);
 	enc_json_set (r, "facts", facts ());
 	return r;
 }

@@ -10,6 +10,7 @@ struct enc_report_in {
 	const struct enc_converge *converge; /* NULL on an observer */
 	const struct enc_json *extra;        /* evidence of areas that privd has no part in ("slurm", "probe" of an observer); may be NULL */
 	const char *attestation_for;         /* the challenge whose attestation was acknowledged already, or NULL */
+	struct enc_json *receipts;           /* sessions whose receipts the door waits for; taken over, may be NULL */
 	uint64_t generation;                 /* of an observer, which has no converge */
 };
 

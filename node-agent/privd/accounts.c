@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "node-agent/privd/bus.h"
 #include "node-agent/privd/mounts.h"
 #include "node-agent/privd/procs.h"
+#include "node-agent/privd/told.h"
 
 #include "base/enc.h"
 
@@ -261,6 +263,38 @@ int enc_accounts_end_sessions (struct enc_error *err)
 	/* Sessions live in the users' slices; batch jobs live in slurmd's group and stay. */
 	stop_slices (gone);
 	return 0;
+}
+
+struct login {
+	pid_t pid;
+	char scope[64]; /* unit of the session; "" when the login service made none */
+};
+
+static int find_scope (const struct enc_proc *p, void *arg)
+{
+	struct login *login = arg;
+	const char *last = strrchr (p->cgroup, '/');
+
+	if (p->pid == login->pid && last && strncmp (last, "/session-", 9) == 0)
+		(void)!enc_str_copy (login->scope, sizeof login->scope, last + 1, NULL);
+	return 0;
+}
+
+int enc_accounts_end_session (pid_t pid, uint64_t start, struct enc_error *err)
+{
+	struct login login = { .pid = pid };
+	int rc;
+
+	if (enc_proc_start (pid) != start)
+		return 0;
+	if ((rc = enc_procs_each (find_scope, &login, err)) < 0)
+		return rc;
+	if (!login.scope[0])
+		return kill (pid, SIGTERM) < 0 && errno != ESRCH ? enc_fail_sys (err, "end a session") : 0;
+	/* All that belongs to it, also what has left its terminal; whatever does not go by itself is made to. */
+	if (enc_bus_unit (ENC_UNIT_STOP, login.scope, END_MS, NULL) == 0)
+		return 0;
+	return enc_bus_kill (login.scope, SIGKILL, err);
 }
 
 int enc_accounts_remove (const struct enc_privd_conf *conf, struct enc_error *err)

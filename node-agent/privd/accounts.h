@@ -20,5 +20,8 @@ int enc_accounts_apply (const struct enc_privd_conf *conf, const struct enc_doc 
 /* End the sessions of all members (their whole slice), not their batch jobs. */
 int enc_accounts_end_sessions (struct enc_error *err) ENC_MUST_USE;
 
+/* End one login session: everything in the unit of the process that began it. `start` (told.h) keeps a later process of that number safe. */
+int enc_accounts_end_session (pid_t pid, uint64_t start, struct enc_error *err) ENC_MUST_USE;
+
 /* Take everything away again. */
 int enc_accounts_remove (const struct enc_privd_conf *conf, struct enc_error *err) ENC_MUST_USE;

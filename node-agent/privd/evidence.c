@@ -6,6 +6,8 @@
 
 #include "base/enc.h"
 
+enum { EVENTS_AT_ONCE = 64 };
+
 static void set_hex (struct enc_json *object, const char *key, const void *data, size_t len)
 {
 	enc_auto_free char *hex = enc_hex (data, len);
@@ -39,6 +41,16 @@ static void set_areas (struct enc_json *out, const struct enc_node_state *s)
 	enc_json_set_str (areas, "probe", s->probe);
 }
 
+/* The oldest events, as many as fit into an answer; the rest follows when these are in the log. */
+static struct enc_json *oldest (const struct enc_json *events)
+{
+	struct enc_json *out = enc_json_array ();
+
+	for (size_t i = 0; i < enc_json_len (events) && i < EVENTS_AT_ONCE; i++)
+		enc_json_add (out, enc_json_copy (enc_json_at (events, i)));
+	return out;
+}
+
 struct enc_json *enc_privd_state_evidence (const struct enc_privd *p)
 {
 	const struct enc_node_state *s = &p->state;
@@ -57,7 +69,7 @@ struct enc_json *enc_privd_state_evidence (const struct enc_privd *p)
 	enc_json_set_u64 (out, "grant_until", s->grant_until);
 	enc_json_set_str (out, "overlay_key", s->overlay_key);
 	set_areas (out, s);
-	enc_json_set (out, "events", enc_json_copy (p->spool.events));
+	enc_json_set (out, "events", oldest (p->spool.events));
 	return out;
 }
 

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "crypto/hash.h"
-#include "node-agent/privd/privd.h"
+#include "node-agent/privd/told.h"
 
 #include "base/enc.h"
 
@@ -93,23 +94,47 @@ static void conn_close (struct conn *c)
 	free (c);
 }
 
+/* A record for the log: answered with its number, or why not. */
+static int told (struct conn *c, const uint8_t *bytes, size_t n, struct enc_buf *out)
+{
+	struct enc_error err = { 0 };
+	uint64_t counter = 0;
+	struct enc_told t;
+	struct enc_peer peer;
+	int rc;
+
+	if ((rc = enc_told_decode (bytes, n, &t, NULL)) < 0)
+		return rc;
+	if ((rc = enc_peer_of (c->fd, &peer, &err)) == 0)
+		rc = enc_told_take (c->server->privd, &peer, &t, &counter, &err);
+	if (rc < 0)
+		enc_log_err (ENC_LOG_WARN, &err, "uid %u tells", (unsigned)peer.uid);
+	return enc_told_answer_encode ((uint16_t)-rc, counter, out, NULL);
+}
+
+static int facts_answer (struct conn *c, const uint8_t *bytes, size_t n, struct enc_buf *out)
+{
+	struct enc_facts facts;
+	uint32_t uid;
+	int rc;
+
+	if ((rc = enc_facts_ask_decode (bytes, n, &uid, NULL)) < 0)
+		return rc;
+	gather (c->server, &facts);
+	return enc_facts_encode (&facts, out, NULL);
+}
+
 static void on_question (evutil_socket_t fd, short what, void *arg)
 {
 	enc_auto_done (enc_buf_done) struct enc_buf out = ENC_BUF_INIT (ENC_FACTS_SIZE_MAX);
 	struct conn *c = arg;
-	struct enc_facts facts;
-	uint8_t bytes[32];
-	uint32_t uid;
+	uint8_t bytes[ENC_TOLD_SIZE_MAX];
 	ssize_t n = what & EV_READ ? recv (fd, bytes, sizeof bytes, 0) : 0;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n <= 0 || enc_facts_ask_decode (bytes, (size_t)n, &uid, NULL) < 0) {
-		conn_close (c);
-		return;
-	}
-	gather (c->server, &facts);
-	if (enc_facts_encode (&facts, &out, NULL) < 0 || send (fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+	if (n <= 0 || (enc_told_is (bytes, (size_t)n) ? told (c, bytes, (size_t)n, &out) : facts_answer (c, bytes, (size_t)n, &out)) < 0 ||
+		send (fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		conn_close (c);
 }
 

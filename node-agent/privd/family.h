@@ -28,6 +28,7 @@ enum enc_job {
 	ENC_JOB_CLEAN,
 	ENC_JOB_MEASURE,
 	ENC_JOB_PROBE,
+	ENC_JOB_SESSION,        /* end the login session of the process in `extra` (u32 pid | u64 start) */
 	ENC_JOB_AGENT,          /* start the agent; its end of the socketpair goes along */
 	ENC_JOB_MAX,
 };

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "crypto/secmem.h"
 #include "node-agent/privd/privd.h"
+#include "node-agent/privd/told.h"
 
 #include "base/enc.h"
 
@@ -179,6 +180,8 @@ static int privd_start (struct enc_daemon *d, struct enc_error *err)
 		return rc;
 	if ((rc = enc_hands_loop (p->hands, p->base, &events, err)) < 0 || (rc = enc_runner_new (p, err)) < 0)
 		return rc;
+	if ((rc = enc_sessions_new (p, err)) < 0)
+		return rc;
 	if ((rc = enc_facts_server_new (p, ENC_TAKE_FD (facts_fd), err)) < 0)
 		return rc;
 	return enc_agent_link_new (p, err);
@@ -191,6 +194,7 @@ static void privd_stop (struct enc_daemon *d)
 	(void)d;
 	enc_agent_link_free (p->agent);
 	enc_facts_server_free (p->facts);
+	enc_sessions_free (p->sessions);
 	enc_runner_free (p->runner);
 	enc_hands_free (p->hands);
 	enc_spool_done (&p->spool);
@@ -202,7 +206,7 @@ static void privd_stop (struct enc_daemon *d)
 int main (int argc, char **argv)
 {
 	static const int caps[] = { -1 };
-	static const char *const syscalls[] = { "unlink", "rename", "renameat", "renameat2", "mkdir", "fchmod", "chmod", "accept4", "kill", "wait4", NULL };
+	static const char *const syscalls[] = { "unlink", "rename", "renameat", "renameat2", "mkdir", "fchmod", "chmod", "accept4", "kill", "wait4", "pidfd_open", NULL };
 	const struct enc_daemon_spec spec = {
 		.name = "enclave-privd",
 		.summary = "the verbs of a node that need root",

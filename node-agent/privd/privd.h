@@ -16,6 +16,7 @@ struct event_base;
 struct enc_agent_link;
 struct enc_facts_server;
 struct enc_runner;
+struct enc_sessions;
 
 struct enc_privd {
 	struct enc_privd_conf conf;
@@ -32,6 +33,7 @@ struct enc_privd {
 	struct enc_runner *runner;
 	struct enc_agent_link *agent;
 	struct enc_facts_server *facts;
+	struct enc_sessions *sessions;   /* told.c */
 	void (*quit) (struct enc_privd *p, int rc);
 	void *daemon;
 };

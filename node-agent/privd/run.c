@@ -14,7 +14,7 @@
 #include "base/point.h"
 #include "node-agent/privd/gate.h"
 #include "node-agent/privd/plan.h"
-#include "node-agent/privd/privd.h"
+#include "node-agent/privd/told.h"
 
 #include "base/enc.h"
 
@@ -38,7 +38,7 @@ struct run {
 	struct enc_secret keys[ENC_TASK_KEYS_MAX];
 	size_t keys_n;
 	char key_ids[ENC_TASK_KEYS_MAX][27];
-	struct enc_buf members;
+	struct enc_buf extra;       /* for the family: body of the member document, or which session */
 	struct enc_json *evidence;
 	struct enc_error first;     /* failure */
 	int rc;
@@ -60,7 +60,8 @@ static void step (struct enc_runner *r);
 static const char *const point_names[ENC_JOB_MAX] = {
 	[ENC_JOB_FENCE] = "fence", [ENC_JOB_FENCE_CHECK] = "fence_check", [ENC_JOB_OVERLAY] = "overlay", [ENC_JOB_OVERLAY_KEY] = "overlay_key",
 	[ENC_JOB_VOLUMES] = "volumes", [ENC_JOB_UNITS] = "units", [ENC_JOB_ROLES] = "roles", [ENC_JOB_ACCOUNTS] = "accounts", [ENC_JOB_DOOR] = "door",
-	[ENC_JOB_CLEAN] = "clean", [ENC_JOB_MEASURE] = "measure", [ENC_JOB_PROBE] = "probe", [ENC_JOB_AGENT] = "agent",
+	[ENC_JOB_CLEAN] = "clean", [ENC_JOB_MEASURE] = "measure", [ENC_JOB_PROBE] = "probe", [ENC_JOB_SESSION] = "session",
+	[ENC_JOB_AGENT] = "agent",
 };
 
 static int point (uint8_t job, const char *suffix, struct enc_error *err)
@@ -76,7 +77,7 @@ static void run_free (struct run *run)
 	if (!run)
 		return;
 	enc_buf_done (&run->bytes);
-	enc_buf_done (&run->members);
+	enc_buf_done (&run->extra);
 	for (size_t i = 0; i < run->keys_n; i++)
 		enc_secret_done (&run->keys[i]);
 	enc_json_free (run->evidence);
@@ -167,8 +168,10 @@ static void step (struct enc_runner *r)
 	}
 	task.job = s->job;
 	task.flags = s->flags;
-	if (s->job == ENC_JOB_ROLES || s->job == ENC_JOB_ACCOUNTS)
-		task.extra = enc_view_of (run->members.data, run->members.len);
+	if (s->job == ENC_JOB_SESSION)
+		task.doc = NULL;
+	if (s->job == ENC_JOB_ROLES || s->job == ENC_JOB_ACCOUNTS || s->job == ENC_JOB_SESSION)
+		task.extra = enc_view_of (run->extra.data, run->extra.len);
 	for (size_t i = 0; s->keys && i < run->keys_n; i++) {
 		struct enc_task_key *k = &task.keys[task.keys_n++];
 		memcpy (k->id, run->key_ids[i], sizeof k->id);
@@ -230,7 +233,7 @@ static int prepare_order (struct enc_runner *r, struct run *run, struct enc_erro
 		return rc;
 	if (run->loosens && (rc = open_keys (r, run, &grant, err)) < 0)
 		return rc;
-	if (run->order.verb == ENC_VERB_ROLE && run->doc->roles && (rc = enc_privd_members_body (r->p, &run->members, err)) < 0 && rc != -ENC_ENOTFOUND)
+	if (run->order.verb == ENC_VERB_ROLE && run->doc->roles && (rc = enc_privd_members_body (r->p, &run->extra, err)) < 0 && rc != -ENC_ENOTFOUND)
 		return rc;
 	if ((rc = enc_plan_accept (&r->p->state, run->order.verb, run->doc, run->order.document, digest, run->loosens ? &grant : NULL, err)) < 0)
 		return rc;
@@ -240,13 +243,14 @@ static int prepare_order (struct enc_runner *r, struct run *run, struct enc_erro
 
 static bool take_members (struct enc_runner *r, struct run *run);
 static bool quarantine (struct enc_runner *r, struct run *run);
+static bool end_session (struct enc_runner *r, struct run *run);
 
 static void begin_order (struct enc_runner *r, struct run *run)
 {
 	struct enc_error err = { 0 };
 	int rc;
 
-	if (take_members (r, run) || quarantine (r, run))
+	if (take_members (r, run) || quarantine (r, run) || end_session (r, run))
 		return;
 	rc = prepare_order (r, run, &err);
 
@@ -307,7 +311,7 @@ static void begin (struct enc_runner *r)
 	r->queue = run->next;
 	r->now = run;
 	run->evidence = enc_json_object ();
-	run->members = ENC_BUF_INIT (ENC_ENVELOPE_BODY_MAX);
+	run->extra = ENC_BUF_INIT (ENC_ENVELOPE_BODY_MAX);
 	run->doc = calloc (1, sizeof *run->doc);
 	if (!run->doc) {
 		struct enc_error err = { 0 };
@@ -387,7 +391,7 @@ static bool take_members (struct enc_runner *r, struct run *run)
 		fail_with (run, rc, &err);
 	else if (r->p->state.roles) {
 		accounts_run (run);
-		if ((rc = enc_privd_members_body (r->p, &run->members, &err)) < 0 || (rc = enc_node_state_document (&r->p->state, run->doc, &err)) < 0)
+		if ((rc = enc_privd_members_body (r->p, &run->extra, &err)) < 0 || (rc = enc_node_state_document (&r->p->state, run->doc, &err)) < 0)
 			fail_with (run, rc, &err);
 	}
 	step (r);
@@ -405,6 +409,27 @@ static bool quarantine (struct enc_runner *r, struct run *run)
 	if (!enc_text_ok (run->reason))
 		(void)snprintf (run->reason, sizeof run->reason, "ordered");
 	begin_own (r, run);
+	return true;
+}
+
+/* SESSION: tightens, so it needs no grant. One that has ended already is success. */
+static bool end_session (struct enc_runner *r, struct run *run)
+{
+	struct enc_error err = { 0 };
+	char id[27] = "";
+	int rc;
+
+	if (run->order.verb != ENC_VERB_SESSION)
+		return false;
+	if (run->order.extra.left == sizeof id - 1)
+		memcpy (id, run->order.extra.at, sizeof id - 1);
+	if ((rc = enc_session_task (r->p, id, &run->extra, &err)) == 0) {
+		enc_session_ordered (r->p, id);
+		run->plan = (struct enc_plan){ .n = 1, .step = { { .job = ENC_JOB_SESSION, .ms = 15000 } } };
+	} else if (rc != -ENC_ENOTFOUND) {
+		fail_with (run, rc, &err);
+	}
+	step (r);
 	return true;
 }
 

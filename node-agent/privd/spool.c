@@ -70,21 +70,27 @@ static void trim (struct enc_spool *spool, size_t keep, uint64_t counter)
 	spool->events = kept;
 }
 
-void enc_spool_add (struct enc_spool *spool, const char *class, const char *action, const char *outcome, struct enc_json *obj, struct enc_json *data)
+uint64_t enc_spool_put (struct enc_spool *spool, struct enc_json *event)
 {
-	struct enc_json *event;
-
 	if (enc_json_len (spool->events) >= ENC_SPOOL_MAX)
 		trim (spool, ENC_SPOOL_MAX - 1, 0);
-	event = enc_json_add_object (spool->events);
 	enc_json_set_u64 (event, "counter", ++spool->counter);
+	enc_json_set_time (event, "time", enc_now ());
+	enc_json_add (spool->events, event);
+	store (spool);
+	return spool->counter;
+}
+
+void enc_spool_add (struct enc_spool *spool, const char *class, const char *action, const char *outcome, struct enc_json *obj, struct enc_json *data)
+{
+	struct enc_json *event = enc_json_object ();
+
 	enc_json_set_str (event, "class", class);
 	enc_json_set_str (event, "action", action);
 	enc_json_set_str (event, "outcome", outcome);
 	enc_json_set (event, "obj", obj ? obj : enc_json_object ());
 	enc_json_set (event, "data", data ? data : enc_json_object ());
-	enc_json_set_time (event, "time", enc_now ());
-	store (spool);
+	(void)enc_spool_put (spool, event);
 }
 
 void enc_spool_forget (struct enc_spool *spool, uint64_t counter)

@@ -20,5 +20,9 @@ void enc_spool_done (struct enc_spool *spool);
 /* Add one. `obj` and `data` are taken over and may be NULL. A failure to write is logged, not returned: nothing waits for it. */
 void enc_spool_add (struct enc_spool *spool, const char *class, const char *action, const char *outcome, struct enc_json *obj, struct enc_json *data);
 
+/* The same for an event that is built already (class, action, outcome and what belongs to them): taken over, numbered and dated. Returns its
+ * number. */
+uint64_t enc_spool_put (struct enc_spool *spool, struct enc_json *event);
+
 /* Forget events up to that counter. */
 void enc_spool_forget (struct enc_spool *spool, uint64_t counter);

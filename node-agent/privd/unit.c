@@ -89,6 +89,17 @@ static int task_door (const struct enc_privd_conf *conf, const struct enc_task *
 	return 0;
 }
 
+static int task_session (const struct enc_privd_conf *conf, const struct enc_task *task, struct enc_json *evidence, struct enc_error *err)
+{
+	struct enc_view view = task->extra;
+	uint32_t pid = enc_view_u32 (&view);
+	uint64_t start = enc_view_u64 (&view);
+	int rc = enc_view_end (&view, err);
+
+	(void)conf, (void)evidence;
+	return rc < 0 ? rc : enc_accounts_end_session ((pid_t)pid, start, err);
+}
+
 static const int caps[] = { CAP_SYS_ADMIN, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_KILL, CAP_SYS_PTRACE, -1 };
 
 static const char *const syscalls[] = { "mount", "umount2", "mkdir", "mkdirat", "chown", "fchown", "fchownat", "fchmod", "fchmodat",
@@ -105,5 +116,6 @@ const struct enc_family enc_family_unit = {
 		[ENC_JOB_ROLES] = task_roles,
 		[ENC_JOB_ACCOUNTS] = task_accounts,
 		[ENC_JOB_DOOR] = task_door,
+		[ENC_JOB_SESSION] = task_session,
 	},
 };

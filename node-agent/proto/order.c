@@ -24,6 +24,7 @@ static const char *const verb_names[ENC_VERB_MAX + 1] = {
 	[ENC_VERB_STATE] = "state",
 	[ENC_VERB_MEMBERS] = "members",
 	[ENC_VERB_QUARANTINE] = "quarantine",
+	[ENC_VERB_SESSION] = "session",
 };
 
 const char *enc_verb_name (uint8_t verb)

@@ -30,14 +30,15 @@ enum enc_verb {
 	ENC_VERB_STATE = 10,      /* only asks: evidence says what privd holds; also the heartbeat (≤ 10 s apart) */
 	ENC_VERB_MEMBERS = 11,    /* extra = member document envelope */
 	ENC_VERB_QUARANTINE = 12, /* extra = reason, text of at most 200 bytes */
-	ENC_VERB_MAX = 12,
+	ENC_VERB_SESSION = 13,    /* extra = id of a login session that shall end */
+	ENC_VERB_MAX = 13,
 };
 
 /* The target of a verb always stands in the document: DOOR shuts or opens as `door` says, ROLE makes `roles` true, and so on. */
 struct enc_order {
 	uint8_t verb;
 	uint64_t request;          /* the answer carries it back */
-	struct enc_view document;  /* wire form; empty only for STATE and QUARANTINE and MEMBERS */
+	struct enc_view document;  /* wire form; empty only for STATE, QUARANTINE, MEMBERS and SESSION */
 	struct enc_view grant;     /* envelope; empty if there is none */
 	size_t sealed_n;
 	struct enc_sealed {

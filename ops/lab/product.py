@@ -239,7 +239,7 @@ def trust(lab):
         wanted = {"controller": [("log.vkey", "log.vkey"), ("keyd.vkey", "keyd.vkey"), ("ca.pem", "ca.pem")],
                   "vault": [("keyd.vkey", "keyd.vkey")]}.get(host.role, [])
         if host.role in NODES | OBSERVERS:
-            wanted = [("keyd.vkey", "keyd.vkey"), ("ca.pem", "controller-ca.pem")]
+            wanted = [("keyd.vkey", "keyd.vkey"), ("log.vkey", "log.vkey"), ("ca.pem", "controller-ca.pem")]
         for name, path in wanted:
             if get(lab, host.name, f"{ETC}/{path}") != made[name]:
                 put(lab, host.name, f"{ETC}/{path}", made[name])

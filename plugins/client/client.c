@@ -11,9 +11,12 @@
 const struct enc_client_conf enc_client_conf = {
 	.members = "/run/enclave/members",
 	.vkey = "/etc/enclave/keyd.vkey",
+	.log_vkey = "/etc/enclave/log.vkey",
 	.facts = "/run/enclave/privd.sock",
+	.agent = "/run/enclave/agent.sock",
 	.facts_uid = 0,
 	.deadline_ms = 1000,
+	.receipt_ms = 8000,
 	.plugin = ENC_SPANK_PLUGIN,
 	.plugstacks = { "/run/enclave/slurm/plugstack.conf", "/etc/slurm/plugstack.conf" },
 	.nodes = "/run/enclave/slurm/slurm.conf",

@@ -18,9 +18,12 @@
 struct enc_client_conf {
 	const char *members;       /* the member document */
 	const char *vkey;          /* keyd's verifier key; file and folders must be root's */
+	const char *log_vkey;      /* the log's, likewise */
 	const char *facts;         /* privd's socket */
+	const char *agent;         /* the agent's: receipts */
 	uid_t facts_uid;           /* who must answer there: root */
 	int deadline_ms;           /* for the facts, at most 2000 */
+	int receipt_ms;            /* until the log must have a session's record */
 	const char *plugin;        /* spank_enclave.so */
 	const char *plugstacks[2]; /* the first that exists is in force: the same list as privd's */
 	const char *nodes;         /* the enclave's slurm.conf: node names and overlay addresses */

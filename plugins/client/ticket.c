@@ -132,12 +132,12 @@ int enc_job_places_remove (const struct enc_client_conf *conf, uint32_t job, str
 	return enc_wrap (err, rc, "job %u", job);
 }
 
-void enc_proof_format (const struct enc_client_view *view, char ret[static ENC_PROOF_SIZE])
+void enc_job_proof_format (const struct enc_client_view *view, char ret[static ENC_PROOF_SIZE])
 {
 	(void)snprintf (ret, ENC_PROOF_SIZE, "%s %s %llu", ENC_PLUGIN_VERSION, view->members.enclave_id, (unsigned long long)view->members.version);
 }
 
-int enc_proof_check (const struct enc_client_view *view, const char *proof, bool fresh, struct enc_error *err)
+int enc_job_proof_check (const struct enc_client_view *view, const char *proof, bool fresh, struct enc_error *err)
 {
 	char copy[ENC_PROOF_SIZE], *rest = copy, *version, *id;
 	uint64_t seen, now = view->members.version;

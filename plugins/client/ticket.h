@@ -34,8 +34,8 @@ ENC_MUST_USE int enc_job_places_remove (const struct enc_client_conf *conf, uint
  * shows a plugin that did not run where the job came from. */
 enum { ENC_PROOF_SIZE = 96 };
 #define ENC_PROOF_NAME "ENCLAVE_PROOF"
-void enc_proof_format (const struct enc_client_view *view, char ret[static ENC_PROOF_SIZE]);
+void enc_job_proof_format (const struct enc_client_view *view, char ret[static ENC_PROOF_SIZE]);
 /* Same version and same enclave; with `fresh` also a member document no further than one version away (a job may wait for days). */
-ENC_MUST_USE int enc_proof_check (const struct enc_client_view *view, const char *proof, bool fresh, struct enc_error *err);
+ENC_MUST_USE int enc_job_proof_check (const struct enc_client_view *view, const char *proof, bool fresh, struct enc_error *err);
 
 #endif

@@ -89,7 +89,7 @@ static int check_submit (const job_desc_msg_t *job, uint32_t submit_uid, struct 
 
 	if (rc == 0 && job->user_id != submit_uid)
 		rc = enc_fail (err, ENC_EDENIED, "jobs are submitted by the one they belong to");
-	if (rc == 0 && (rc = enc_proof_check (&cache.view, proof_of (job), true, err)) < 0)
+	if (rc == 0 && (rc = enc_job_proof_check (&cache.view, proof_of (job), true, err)) < 0)
 		rc = enc_error_next (err, rc, "submit on the enclave's login node");
 	return rc == 0 ? enc_job_rules (&text, err) : rc;
 }

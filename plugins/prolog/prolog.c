@@ -25,7 +25,7 @@ static int let_in (const struct enc_job_env *e, const struct enc_client_view *vi
 
 	if ((rc = enc_client_judge (view, ENC_ACT_RUN, NULL, e->uid, &who, err)) < 0 || (rc = enc_client_stack (&enc_client_conf, &view->facts, err)) < 0)
 		return rc;
-	if ((rc = enc_proof_check (view, e->proof, false, err)) < 0 || (rc = enc_ticket_check (&enc_client_conf, e->job, "plugin", &t, err)) < 0)
+	if ((rc = enc_job_proof_check (view, e->proof, false, err)) < 0 || (rc = enc_ticket_check (&enc_client_conf, e->job, "plugin", &t, err)) < 0)
 		return rc;
 	if ((rc = enc_job_places_make (&enc_client_conf, e->job, e->uid, who->gid, true, err)) < 0)
 		return rc;

@@ -14,7 +14,7 @@ int enc_plugin_submit (spank_t sp, const struct enc_options *options)
 		return enc_plugin_refuse (&err);
 	if ((rc = enc_client_judge (&view, ENC_ACT_SUBMIT, NULL, getuid (), NULL, &err)) == 0)
 		rc = enc_options_fit (options, &enc_client_conf, &view.members, &err);
-	enc_proof_format (&view, proof);
+	enc_job_proof_format (&view, proof);
 	enc_client_close (&view);
 	if (rc == 0 && spank_job_control_setenv (sp, ENC_PROOF_NAME, proof, 1) != ESPANK_SUCCESS)
 		rc = enc_fail (&err, ENC_EFAILED, "the job cannot be marked as the enclave's");

@@ -301,15 +301,15 @@ T (a_proof_is_of_this_version_and_enclave)
 	char proof[ENC_PROOF_SIZE], too_long[200];
 
 	ok (enc_client_open (&s.conf, &view, &err));
-	enc_proof_format (&view, proof);
-	ok (enc_proof_check (&view, proof, true, &err));
+	enc_job_proof_format (&view, proof);
+	ok (enc_job_proof_check (&view, proof, true, &err));
 	for (size_t i = 0; i < ENC_ARRAY_LEN (bad); i++)
-		fails (enc_proof_check (&view, bad[i], true, &err), ENC_EDENIED);
+		fails (enc_job_proof_check (&view, bad[i], true, &err), ENC_EDENIED);
 	memset (too_long, '0', sizeof too_long);
 	too_long[sizeof too_long - 1] = '\0';
-	fails (enc_proof_check (&view, too_long, true, &err), ENC_EDENIED);
+	fails (enc_job_proof_check (&view, too_long, true, &err), ENC_EDENIED);
 	view.members.version = 50; /* it waited in the queue */
-	ok (enc_proof_check (&view, proof, false, &err));
+	ok (enc_job_proof_check (&view, proof, false, &err));
 	enc_client_close (&view);
 }
 

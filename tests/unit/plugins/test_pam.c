@@ -4,6 +4,7 @@
 #include <libpamtest.h>
 
 #include "base/enctime.h"
+#include "base/str.h"
 #include "stage.h"
 
 static struct stage s;
@@ -65,6 +66,83 @@ T (invariant_11_a_stranger_and_an_unknown_user_get_the_same_answer)
 	assert_int_equal (ask ("no-such-user", PAMTEST_ACCOUNT, unknown), PAM_PERM_DENIED);
 	assert_string_equal (stranger, unknown);
 	assert_string_equal (stranger, "");
+}
+
+/* One transaction: opened and closed by the same handle. */
+static int whole_session (const char *user)
+{
+	struct pam_testcase cases[] = { pam_test (PAMTEST_OPEN_SESSION, PAM_SUCCESS), pam_test (PAMTEST_CLOSE_SESSION, PAM_SUCCESS) };
+	struct pamtest_conv_data conv = { 0 };
+
+	(void)_pamtest ("enclave-door", user, &conv, cases, 2, NULL);
+	return cases[0].op_rv;
+}
+
+T (each_outcome_is_told_exactly_and_a_stranger_without_his_name)
+{
+	struct enc_told t;
+
+	assert_int_equal (ask ("res1", PAMTEST_ACCOUNT, NULL), PAM_SUCCESS);
+	assert_int_equal (stage_told (&s, ENC_TOLD_LOGIN, &t), 0);
+	assert_string_equal (t.user, "res1");
+	assert_int_equal (stage_told (&s, ENC_TOLD_LOGIN_FAILED, &t), -1);
+	assert_int_equal (ask ("my-secret-passphrase", PAMTEST_ACCOUNT, NULL), PAM_PERM_DENIED);
+	assert_int_equal (stage_told (&s, ENC_TOLD_LOGIN_FAILED, &t), 0);
+	assert_string_equal (t.user, "");
+	assert_null (strstr (t.reason, "secret"));
+	s.facts.door = false;
+	assert_int_equal (stage_facts (&s, STAGE_ANSWERS), 0);
+	assert_int_equal (ask ("res1", PAMTEST_ACCOUNT, NULL), PAM_PERM_DENIED);
+	assert_int_equal (stage_told (&s, ENC_TOLD_LOGIN_FAILED, &t), 0);
+	assert_string_equal (t.user, "res1");
+	assert_non_null (strstr (t.reason, "door is shut"));
+}
+
+T (a_session_is_told_with_its_end)
+{
+	struct enc_told start, end;
+
+	assert_int_equal (whole_session ("res1"), PAM_SUCCESS);
+	assert_int_equal (stage_told (&s, ENC_TOLD_SESSION_START, &start), 0);
+	assert_int_equal (stage_told (&s, ENC_TOLD_SESSION_END, &end), 0);
+	assert_string_equal (start.user, "res1");
+	assert_true (enc_id_ok (start.session));
+	assert_string_equal (start.session, end.session);
+	assert_string_equal (end.reason, "");
+}
+
+T (invariant_05_no_session_without_the_log_s_receipt_for_it)
+{
+	static const enum stage_log bad[] = { STAGE_LOG_SILENT, STAGE_LOG_AWAY, STAGE_LOG_FORGED, STAGE_LOG_OTHER, STAGE_LOG_ENCLAVE, STAGE_LOG_NONSENSE };
+	struct enc_told end;
+
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		int64_t start = enc_mono ();
+		s.log = bad[i];
+		assert_int_equal (stage_facts (&s, STAGE_ANSWERS), 0);
+		assert_int_equal (whole_session ("res1"), PAM_SESSION_ERR);
+		assert_int_equal (stage_told (&s, ENC_TOLD_SESSION_END, &end), 0);
+		assert_non_null (strstr (end.reason, "log does not answer"));
+		assert_true (enc_mono () - start < 4 * ENC_NS_S);
+	}
+	s.log = STAGE_LOG_ANSWERS;
+	assert_int_equal (stage_facts (&s, STAGE_ANSWERS), 0);
+	assert_int_equal (whole_session ("res1"), PAM_SUCCESS);
+	assert_int_equal (unlink (s.conf.log_vkey), 0);
+	assert_int_equal (whole_session ("res1"), PAM_SESSION_ERR);
+}
+
+T (a_code_that_was_refused_is_told_and_never_let_in)
+{
+	struct pam_testcase cases[] = { pam_test (PAMTEST_AUTHENTICATE, PAM_AUTH_ERR) };
+	struct pamtest_conv_data conv = { 0 };
+	struct enc_told t;
+
+	(void)_pamtest ("enclave-refused", "res1", &conv, cases, 1, NULL);
+	assert_int_equal (cases[0].op_rv, PAM_AUTH_ERR);
+	assert_int_equal (stage_told (&s, ENC_TOLD_LOGIN_FAILED, &t), 0);
+	assert_string_equal (t.user, "res1");
+	assert_string_equal (t.reason, "code is wrong");
 }
 
 static int64_t fastest (const char *user)
@@ -132,6 +210,10 @@ int main (void)
 		STAGED (a_member_passes_an_open_door),
 		STAGED (invariant_04_nobody_passes_a_shut_door_and_a_member_is_told),
 		STAGED (invariant_11_a_stranger_and_an_unknown_user_get_the_same_answer),
+		STAGED (each_outcome_is_told_exactly_and_a_stranger_without_his_name),
+		STAGED (a_session_is_told_with_its_end),
+		STAGED (invariant_05_no_session_without_the_log_s_receipt_for_it),
+		STAGED (a_code_that_was_refused_is_told_and_never_let_in),
 		STAGED (invariant_11_a_stranger_and_an_unknown_user_wait_equally_long),
 		STAGED (a_member_whose_name_has_another_uid_here_is_a_stranger),
 		STAGED (what_cannot_be_told_is_refused_in_time),
