@@ -10,15 +10,13 @@
 #include "policies/policy.h"
 #include "base/enc.h"
 
-#define RECIPES "/usr/share/enclave/recipes"
-
 enum { RECIPE_MAX = 256, CONF_MAX = 65536 };
 
 /* ---- recipes: folders with a recipe.conf of key=value lines ---- */
 
 static int recipe_load (const char *name, struct enc_json *ret, struct enc_error *err)
 {
-	enc_auto_free char *path = enc_strf (RECIPES "/%s/recipe.conf", name);
+	enc_auto_free char *path = enc_strf (ENC_CLI_RECIPES "/%s/recipe.conf", name);
 	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (CONF_MAX + 1);
 	int rc = path ? enc_file_read (path, CONF_MAX, &text, err) : enc_fail (err, ENC_ENOMEM, "no memory for a recipe");
 	if (rc < 0)
@@ -50,7 +48,7 @@ int enc_cmd_recipe_show (const struct enc_session *s ENC_UNUSED, const struct en
 int enc_cmd_recipe_list (const struct enc_session *s ENC_UNUSED, const struct enc_command *c ENC_UNUSED, const struct enc_json *args ENC_UNUSED,
 			 struct enc_json **ret, struct enc_error *err)
 {
-	enc_auto_close int dir = enc_open_dir (RECIPES, err);
+	enc_auto_close int dir = enc_open_dir (ENC_CLI_RECIPES, err);
 	struct enc_strs names = { 0 };
 	int rc = dir < 0 ? dir : enc_dir_list (dir, RECIPE_MAX, &names, err);
 	if (rc == 0) {

@@ -46,6 +46,10 @@ enc_command_fn enc_cmd_policy_explain;                                          
 enc_command_fn enc_cmd_key;                                                                          /* cmd_key.c */
 enc_command_fn enc_cmd_policy_check, enc_cmd_recipe_list, enc_cmd_recipe_show, enc_cmd_doctor;       /* cmd_local.c */
 enc_view_fn enc_view_text, enc_view_doctor;
+enc_command_fn enc_cmd_estimate;                                                                     /* cmd_estimate.c */
+/* With the recipes of `folder`. What does not fit is -ENC_EFAILED together with an answer. */
+int enc_cmd_estimate_in (const char *folder, const struct enc_json *args, struct enc_json **ret, struct enc_error *err) ENC_MUST_USE;
+#define ENC_CLI_RECIPES "/usr/share/enclave/recipes"
 enc_command_fn enc_cmd_later;                                                                        /* not served yet */
 
 #endif

@@ -142,6 +142,11 @@ static const struct enc_arg consistency_args[] = {
 };
 static const struct enc_arg policy_check_args[] = { WORD ("FILE", "file", ENC_ARG_PATH), END_ARGS };
 static const struct enc_arg recipe_args[] = { WORD ("NAME", "name", ENC_ARG_NAME), END_ARGS };
+static const struct enc_arg estimate_args[] = {
+	WORD ("RECIPE", "name", ENC_ARG_NAME),
+	{ "KEY=VALUE", "words", ENC_ARG_TEXT, ENC_ARG_WORD | ENC_ARG_LIST, NULL, NULL },
+	END_ARGS,
+};
 static const struct enc_arg any_args[] = { { "WORD", "words", ENC_ARG_TEXT, ENC_ARG_WORD | ENC_ARG_LIST, NULL, NULL }, END_ARGS };
 
 /* ---- columns ---- */
@@ -260,7 +265,7 @@ const struct enc_command enc_commands[] = {
 	{ "recipe", "list", no_args, NULL, NULL, enc_cmd_recipe_list, NULL, NULL, enc_view_text, "training recipes on this machine" },
 	{ "recipe", "show", recipe_args, NULL, NULL, enc_cmd_recipe_show, NULL, NULL, enc_view_text, "one recipe" },
 	{ "recipe", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "run a recipe" },
-	{ "estimate", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "does a training job fit" },
+	{ "estimate", NULL, estimate_args, NULL, NULL, enc_cmd_estimate, NULL, NULL, enc_view_text, "does a training job fit" },
 	{ "backup", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "store and wrapped keys into an archive" },
 	{ "restore", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "the reverse" },
 	{ "doctor", NULL, no_args, GET, "/v1/doctor", enc_cmd_doctor, NULL, NULL, enc_view_doctor, "what is wrong here, and what to do" },

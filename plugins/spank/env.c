@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "plugins/spank/recipe.h"
+#include "base/recipe.h"
 
 #include "base/enc.h"
 

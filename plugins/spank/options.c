@@ -2,8 +2,9 @@
 
 #include <string.h>
 
+#include "base/estimate.h"
+#include "base/recipe.h"
 #include "base/str.h"
-#include "plugins/spank/recipe.h"
 
 #include "base/enc.h"
 
@@ -114,9 +115,9 @@ static int take_net (struct enc_options *o, char *text, struct enc_error *err)
 
 static int take_plan (struct enc_options *o, char *text, struct enc_error *err)
 {
-	(void)o;
 	if (strcmp (text, "off") != 0 && strcmp (text, "warn") != 0 && strcmp (text, "strict") != 0)
 		return usage (err, ENC_OPT_PLAN, "off, warn or strict");
+	o->plan = text[0] == 'o' ? ENC_PLAN_OFF : text[0] == 'w' ? ENC_PLAN_WARN : ENC_PLAN_STRICT;
 	return 0;
 }
 
@@ -178,4 +179,38 @@ int enc_options_fit (const struct enc_options *o, const struct enc_client_conf *
 	for (size_t i = 0; rc == 0 && i < o->data_n; i++)
 		rc = dataset_fits (o->data[i], members, err);
 	return rc == 0 && o->recipe[0] ? recipe_fits (o, conf, err) : rc;
+}
+
+static const char *key_given (const void *arg, const char *key)
+{
+	const struct enc_options *o = arg;
+
+	for (size_t i = 0; i < o->keys_n; i++)
+		if (strcmp (o->keys[i].key, key) == 0)
+			return o->keys[i].value;
+	return NULL;
+}
+
+int enc_options_plan (const struct enc_options *o, const struct enc_client_conf *conf, char *said, size_t size, struct enc_error *err)
+{
+	enc_auto_free char *text = NULL;
+	struct enc_estimate e;
+	struct enc_error why = { 0 };
+	int rc;
+
+	said[0] = '\0';
+	if (!o->recipe[0] || o->plan == ENC_PLAN_OFF)
+		return 0;
+	if ((rc = enc_recipe_read (conf->recipes, o->recipe, &text, err)) < 0)
+		return rc;
+	if (o->plan != ENC_PLAN_STRICT && !(enc_estimate_takes (text, "size") && key_given (o, "gpu")))
+		return 0;
+	if ((rc = enc_estimate (text, key_given, o, &e, &why)) < 0)
+		return enc_error_next (err, enc_fail (err, ENC_EUSAGE, "no memory estimate for recipe %s: %s", o->recipe, why.text), "%s", why.next);
+	if (e.verdict == ENC_ESTIMATE_FITS)
+		return 0;
+	enc_estimate_say (&e, said, size);
+	if (e.verdict == ENC_ESTIMATE_TIGHT || o->plan != ENC_PLAN_STRICT)
+		return 0;
+	return enc_fail (err, ENC_EFAILED, "--enclave-plan=strict: %s", said);
 }

@@ -7,6 +7,7 @@
 
 enum enc_option { ENC_OPT_ENCLAVE, ENC_OPT_RECIPE, ENC_OPT_DATA, ENC_OPT_NET, ENC_OPT_PLAN, ENC_OPT_COUNT };
 enum enc_option_net { ENC_NET_DEFAULT, ENC_NET_NONE, ENC_NET_JOB };
+enum enc_option_plan { ENC_PLAN_DEFAULT, ENC_PLAN_OFF, ENC_PLAN_WARN, ENC_PLAN_STRICT };
 
 enum { ENC_OPT_TEXT_MAX = 511, ENC_OPT_DATA_MAX = 16, ENC_OPT_KEYS_MAX = 16 };
 
@@ -24,6 +25,7 @@ struct enc_options {
 	size_t data_n;
 	char data[ENC_OPT_DATA_MAX][32];
 	enum enc_option_net net;
+	enum enc_option_plan plan;
 };
 
 struct enc_option_row {
@@ -38,5 +40,9 @@ ENC_MUST_USE int enc_options_take (struct enc_options *o, enum enc_option which,
 /* Is it this enclave, are its datasets the enclave's, is the recipe there and has it these keys? ENC_ENOTFOUND says what is unknown,
  * with the nearest recipe; an enclave or dataset that exists elsewhere is as unknown as any other. */
 ENC_MUST_USE int enc_options_fit (const struct enc_options *o, const struct enc_client_conf *conf, const struct enc_members *members, struct enc_error *err);
+
+/* The memory verdict on the recipe that was asked for (base/estimate.h), unless the plan is "off". What does not fit is ENC_EFAILED under
+ * "strict", and so is an estimate that cannot be made; else `said` has a line for the user, or "". */
+ENC_MUST_USE int enc_options_plan (const struct enc_options *o, const struct enc_client_conf *conf, char *said, size_t size, struct enc_error *err);
 
 #endif

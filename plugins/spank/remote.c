@@ -8,7 +8,7 @@
 #include "plugins/spank/hosts.h"
 #include "plugins/spank/isolate.h"
 #include "plugins/spank/plugin.h"
-#include "plugins/spank/recipe.h"
+#include "base/recipe.h"
 
 #include "base/enc.h"
 

@@ -2,7 +2,7 @@
 #include "tests/unit/base/test.h"
 
 #include "plugins/spank/env.h"
-#include "plugins/spank/recipe.h"
+#include "base/recipe.h"
 #include "stage.h"
 
 static struct enc_error err;
@@ -101,6 +101,33 @@ T (an_unknown_recipe_names_the_nearest_and_a_key_must_be_the_recipes)
 		err = (struct enc_error){ 0 };
 		assert_int_equal (enc_options_fit (&o, &conf, &m, &err), -rows[i].code);
 		assert_non_null (strstr (err.next, rows[i].next));
+	}
+}
+
+T (a_plan_that_does_not_fit_warns_or_refuses)
+{
+	struct enc_client_conf conf = { .recipes = ENC_SOURCE_DIR "/ops/recipes" };
+	static const struct { const char *recipe, *plan; int code; const char *said; } rows[] = {
+		{ "llm-lora,params=7B,batch=8,gpu=40GiB", NULL, 0, "largest batch 7" }, { "llm-lora,params=7B,batch=8,gpu=40GiB", "warn", 0, "does not fit" },
+		{ "llm-lora,params=7B,batch=8,gpu=40GiB", "off", 0, "" }, { "llm-lora,params=7B,batch=8,gpu=40GiB", "strict", ENC_EFAILED, "largest batch 7" },
+		{ "llm-lora,batch=7,gpu=40GiB", "strict", 0, "tight" }, { "llm-lora,batch=4,gpu=40GiB", "strict", 0, "" }, { "llm-lora,batch=4", NULL, 0, "" },
+		{ "llm-lora,batch=4", "strict", ENC_EUSAGE, "" }, { "llm-lora,gpu=lots", NULL, ENC_EUSAGE, "" }, { "smoke", NULL, 0, "" }, { "smoke", "strict", ENC_EUSAGE, "" } };
+
+	if (enc_path_trusted (ENC_SOURCE_DIR "/ops/recipes/llm-lora/recipe.conf", &err) < 0) {
+		print_message ("SKIPPED, NOT RUN: %s\n", err.text);
+		skip ();
+	}
+	for (size_t i = 0; i < ENC_ARRAY_LEN (rows); i++) {
+		struct enc_options o = { 0 };
+		char said[256];
+
+		ok (enc_options_take (&o, ENC_OPT_RECIPE, rows[i].recipe, &err));
+		if (rows[i].plan)
+			ok (enc_options_take (&o, ENC_OPT_PLAN, rows[i].plan, &err));
+		err = (struct enc_error){ 0 };
+		assert_int_equal (enc_options_plan (&o, &conf, said, sizeof said, &err), -rows[i].code);
+		assert_non_null (strstr (said, rows[i].said));
+		assert_int_equal (said[0] == '\0', rows[i].said[0] == '\0');
 	}
 }
 
@@ -236,7 +263,7 @@ int main (void)
 		RUN (an_option_twice_is_taken_when_equal_and_refused_when_not),
 		RUN (invariant_15_bad_options_change_nothing_and_are_named),
 		RUN (invariant_11_another_enclave_or_dataset_is_as_unknown_as_none),
-		RUN (an_unknown_recipe_names_the_nearest_and_a_key_must_be_the_recipes),
+		RUN (an_unknown_recipe_names_the_nearest_and_a_key_must_be_the_recipes), RUN (a_plan_that_does_not_fit_warns_or_refuses),
 		RUN (a_task_is_told_its_rank_and_where_the_others_are),
 		RUN (the_user_wins_where_it_does_no_harm_and_a_recipe_before_the_plugin),
 		RUN (a_batch_script_has_no_rank_but_passes_on_the_cpus),

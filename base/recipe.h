@@ -1,6 +1,6 @@
 /* Recipes: folders with a recipe.conf of `key = value` lines (ops/recipes). Only what a job needs of them is read here. */
-#ifndef ENC_PLUGINS_RECIPE_H
-#define ENC_PLUGINS_RECIPE_H
+#ifndef ENC_BASE_RECIPE_H
+#define ENC_BASE_RECIPE_H
 
 #include <stdbool.h>
 #include <stddef.h>

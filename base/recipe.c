@@ -1,9 +1,10 @@
-#include "plugins/spank/recipe.h"
+#include "base/recipe.h"
 
 #include <fcntl.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/estimate.h"
 #include "base/file.h"
 #include "base/str.h"
 
@@ -45,8 +46,8 @@ bool enc_recipe_has_option (const char *text, const char *key)
 {
 	char name[KEY], value[VALUE];
 
-	if (strcmp (key, "size") == 0)
-		return strstr (text, "\nestimate.") != NULL;
+	if (enc_estimate_takes (text, key))
+		return true;
 	while (next_pair (&text, name, value)) {
 		const char *last = strrchr (name, '.');
 		if ((enc_starts (name, "option.") || enc_starts (name, "estimate.")) && last && strcmp (last + 1, key) == 0)
