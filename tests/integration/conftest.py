@@ -91,6 +91,17 @@ def lab():
         shared.lab("down")
 
 
+@pytest.fixture(scope="module")
+def machine(request):
+    """A lab of a file's own in which n1 is a virtual machine; the file's HOSTS are up beside it."""
+    small = Lab(BASE / f"vm-{uuid.uuid4().hex[:8]}")
+    try:
+        small.lab("up", "--nodes", "1", "--vms", "n1", "--only", ",".join([*getattr(request.module, "HOSTS", ()), "n1"]), timeout=900)
+        yield small
+    finally:
+        small.lab("down")
+
+
 @pytest.fixture
 def spare_lab():
     """spare_lab("n1", "n2"): a small lab of its own with only these hosts, gone after the test."""

@@ -3,18 +3,11 @@ import subprocess
 
 import pytest
 
-from conftest import BASE, REPO, Lab, wait_until
+from conftest import REPO, wait_until
 
 pytestmark = pytest.mark.vm
 
-
-@pytest.fixture(scope="module")
-def machine():
-    """One VM, n1, beside what it takes to enrol it."""
-    small = Lab(BASE / "vm-test")
-    small.lab("up", "--nodes", "1", "--vms", "n1", "--only", "vault,ctl,n1", timeout=900)
-    yield small
-    small.lab("down")
+HOSTS = ["vault", "ctl"]   # what it takes to enrol it
 
 
 def boot_id(lab):

@@ -1,5 +1,5 @@
-/* The luks driver against a kernel that has dm-crypt: runs as root in a VM of its own (tests/integration/machine.py), through the real
- * family volume with its real system call filter. `bench` measures instead and prints one JSON object. */
+/* The luks driver against a kernel that has dm-crypt: runs as root in a lab host that is a virtual machine (test_luks.py), through
+ * the real family volume with its real system call filter. Its folders lie below /t, which must be a fresh tmpfs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@
 #define IMAGE "/t/disk/scratch-" VOLUME_ID "/image"
 #define POINTS "/t/points"
 
-enum { SIZE = 32 * 1024 * 1024, ARENA = 262144, MANY = 16 };
+enum { SIZE = 32 * 1024 * 1024, ARENA = 262144 };
 
 extern const struct enc_family enc_family_volume;
 
@@ -345,104 +345,13 @@ static void a_foreign_device_under_our_name_is_refused (void **state)
 	enc_buf_done (&header);
 }
 
-/* ---- measures ---- */
-
-static void run (const char *program, ...)
-{
-	enc_auto (enc_cmd) struct enc_cmd *cmd = enc_cmd_new (program);
-	struct enc_error err = { 0 };
-	va_list list;
-
-	va_start (list, program);
-	for (const char *a = va_arg (list, const char *); a; a = va_arg (list, const char *))
-		enc_cmd_arg (cmd, a);
-	va_end (list);
-	enc_cmd_deadline_ms (cmd, 120000);
-	if (enc_cmd_run (cmd, NULL, &err) < 0) {
-		fprintf (stderr, "%s: %s\n", program, err.text);
-		exit (1);
-	}
-}
-
-/* Bytes a second of writing and then reading the device in pieces of 1 MiB, past the page cache. */
-static double throughput (const char *device)
-{
-	enum { PIECE = 1024 * 1024, PIECES = 24 };
-	void *piece = NULL;
-	int fd = open (device, O_RDWR | O_DIRECT | O_CLOEXEC);
-
-	if (fd < 0 || posix_memalign (&piece, 4096, PIECE) != 0)
-		exit (1);
-	memset (piece, 0x3c, PIECE);
-	int64_t start = enc_mono ();
-	for (off_t i = 0; i < PIECES; i++)
-		if (pwrite (fd, piece, PIECE, i * PIECE) != PIECE)
-			exit (1);
-	(void)fsync (fd);
-	for (off_t i = 0; i < PIECES; i++)
-		if (pread (fd, piece, PIECE, i * PIECE) != PIECE)
-			exit (1);
-	double s = (double)(enc_mono () - start) / 1e9;
-	(void)close (fd);
-	free (piece);
-	return 2.0 * PIECES * PIECE / s;
-}
-
-enum { RUNS = 5 };
-
-static void speeds (void)
-{
-	struct enc_buf header = ENC_BUF_INIT (ENC_VOLUME_HEADER_MAX);
-	double ours[RUNS], hand[RUNS], raw[RUNS];
-
-	make_alone (&header);
-	run ("/sbin/cryptsetup", "-q", "luksFormat", "--type", "luks2", "--cipher", "aes-xts-plain64", "--key-size", "512", "--sector-size", "4096",
-		"--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--header", "/t/hand.header", "--key-file", "/t/key", "/t/alone", NULL);
-	for (int i = 0; i < RUNS; i++) {
-		if (enc_luks_open (&alone, &key, header.data, header.len, NULL) < 0)
-			exit (1);
-		ours[i] = throughput ("/dev/mapper/" NAME);
-		ENC_IGNORE (enc_luks_close (VOLUME_ID, NULL));
-		run ("/sbin/cryptsetup", "open", "--header", "/t/hand.header", "--key-file", "/t/key", "/t/alone", "hand", NULL);
-		hand[i] = throughput ("/dev/mapper/hand");
-		run ("/sbin/cryptsetup", "close", "hand", NULL);
-		run ("/sbin/losetup", "/dev/loop7", "/t/alone", NULL);
-		raw[i] = throughput ("/dev/loop7");
-		run ("/sbin/losetup", "-d", "/dev/loop7", NULL);
-	}
-	for (int i = 0; i < RUNS; i++)
-		printf ("%s%.4f,%.4f", i ? "],[" : "{\"speeds\":[[", ours[i] / hand[i], ours[i] / raw[i]);
-	printf ("]],");
-}
-
-/* The 16 volumes of one task, and the same 16 times mkfs by itself. */
-static void opening (void)
-{
-	printf ("\"open16\":[");
-	for (int i = 0; i < 3; i++) {
-		scratch (MANY, SIZE);
-		int64_t start = enc_mono ();
-		for (int k = 0; k < MANY; k++)
-			run ("/usr/sbin/mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-O", "^has_journal", "-E", "nodiscard,lazy_itable_init=1",
-				"/t/alone", NULL);
-		int64_t made = enc_mono ();
-		if (task (0, NULL, NULL, 0) < 0)
-			exit (1);
-		int64_t opened = enc_mono ();
-		if (task (ENC_TASK_CLOSE, NULL, NULL, 0) < 0)
-			exit (1);
-		printf ("%s%.3f", i ? "," : "", (double)((opened - made) - (made - start)) / 1e9);
-	}
-	printf ("]}\n");
-}
-
 static int arena (void **state)
 {
 	(void)state;
 	return enc_secmem_init (ARENA, NULL);
 }
 
-int main (int argc, char **argv)
+int main (void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test (scratch_is_encrypted_of_its_size_and_the_image_shows_nothing),
@@ -457,12 +366,5 @@ int main (int argc, char **argv)
 	};
 
 	(void)setvbuf (stdout, NULL, _IOLBF, 0);
-	if (argc > 1 && strcmp (argv[1], "bench") == 0) {
-		if (arena (NULL) < 0)
-			return 1;
-		speeds ();
-		opening ();
-		return 0;
-	}
 	return cmocka_run_group_tests (tests, arena, NULL);
 }
