@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <mntent.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@
 #include "base/enc.h"
 
 #define DROP_IN "50-enclave.conf"
+#define UNMOUNTED "unmounted"
 
 enum { STOP_MS = 20000, START_MS = 30000, KILL_MS = 5000, SITE_MAX = 65536 };
 
@@ -132,6 +134,29 @@ static int hide_file (const char *path, struct enc_error *err)
 	return 0;
 }
 
+/* Notes what it unmounts, before it does: not every node has every mount of a list that the whole site shares, and the way back mounts
+ * what was there. */
+static int unmount_all (const struct enc_privd_conf *conf, const struct enc_site *site, struct enc_error *err)
+{
+	enc_auto_free char *notes = enc_strf ("%s/" UNMOUNTED, conf->run_dir);
+	enc_auto_close int fd = notes ? open (notes, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644) : -1;
+	int rc = 0;
+
+	if (fd < 0)
+		return notes ? enc_fail_sys (err, "%s", notes) : enc_fail (err, ENC_ENOMEM, "unmount: no memory");
+	for (size_t i = 0; rc == 0 && i < site->unmount.n; i++) {
+		const char *target = site->unmount.v[i];
+		enc_auto_free char *line = enc_strf ("%s\n", target);
+
+		if (!enc_mount_is (target))
+			continue;
+		rc = line ? enc_write_all (fd, line, strlen (line), err) : enc_fail (err, ENC_ENOMEM, "unmount: no memory");
+		if (rc == 0)
+			rc = enc_mount_drop (target, err);
+	}
+	return rc;
+}
+
 static int down (const struct enc_privd_conf *conf, const struct enc_site *site, struct enc_error *err)
 {
 	int rc = hold (conf, site, err);
@@ -142,9 +167,7 @@ static int down (const struct enc_privd_conf *conf, const struct enc_site *site,
 		rc = enc_procs_kill (is_leftover, site, KILL_MS, NULL, err);
 	for (size_t i = 0; rc == 0 && i < site->hide.n; i++)
 		rc = hide_file (site->hide.v[i], err);
-	for (size_t i = 0; rc == 0 && i < site->unmount.n; i++)
-		rc = enc_mount_drop (site->unmount.v[i], err);
-	return rc;
+	return rc == 0 ? unmount_all (conf, site, err) : rc;
 }
 
 int enc_site_down (const struct enc_privd_conf *conf, struct enc_error *err)
@@ -159,6 +182,19 @@ int enc_site_down (const struct enc_privd_conf *conf, struct enc_error *err)
 	return enc_wrap (err, rc, "take the site's units down");
 }
 
+static bool in_fstab (const char *target)
+{
+	FILE *table = setmntent ("/etc/fstab", "re");
+	const struct mntent *entry;
+	bool found = false;
+
+	while (table && !found && (entry = getmntent (table)))
+		found = strcmp (entry->mnt_dir, target) == 0;
+	if (table)
+		endmntent (table);
+	return found;
+}
+
 static int mount_again (const char *target, struct enc_error *err)
 {
 	enc_auto (enc_cmd) struct enc_cmd *cmd = NULL;
@@ -168,7 +204,36 @@ static int mount_again (const char *target, struct enc_error *err)
 	/* mount(8) reads fstab, which is where the site says what belongs there. */
 	cmd = enc_cmd_new ("/usr/bin/mount");
 	enc_cmd_arg (cmd, target);
-	return enc_cmd_run (cmd, NULL, err);
+	return enc_error_next (err, enc_cmd_run (cmd, NULL, err), "mount it, or take it out of /unmount of units.json");
+}
+
+static int noted (const char *notes, struct enc_strs *ret, struct enc_error *err)
+{
+	enc_auto_fclose FILE *file = fopen (notes, "re");
+	enc_auto_free char *line = NULL;
+	size_t room = 0;
+	int rc = file || errno == ENOENT ? 0 : enc_fail_sys (err, "%s", notes);
+
+	while (rc == 0 && file && getline (&line, &room, file) > 0) {
+		line[strcspn (line, "\n")] = '\0';
+		rc = enc_strs_add (ret, line, err);
+	}
+	return rc;
+}
+
+/* What was there before; and what fstab says, for a boot in between may have found the file system's server away. */
+static int mount_all_again (const struct enc_privd_conf *conf, const struct enc_site *site, struct enc_error *err)
+{
+	enc_auto_free char *notes = enc_strf ("%s/" UNMOUNTED, conf->run_dir);
+	enc_auto_done (enc_strs_done) struct enc_strs was = { 0 };
+	int rc = notes ? noted (notes, &was, err) : enc_fail (err, ENC_ENOMEM, "mount: no memory");
+
+	for (size_t i = 0; rc == 0 && i < site->unmount.n; i++)
+		if (enc_strs_has (&was, site->unmount.v[i]) || in_fstab (site->unmount.v[i]))
+			rc = mount_again (site->unmount.v[i], err);
+	if (rc == 0 && unlink (notes) < 0 && errno != ENOENT)
+		rc = enc_fail_sys (err, "%s", notes);
+	return rc;
 }
 
 /* A start that a condition skips counts as done with the service manager, but not here. */
@@ -203,10 +268,8 @@ static int unhold (const struct enc_privd_conf *conf, struct enc_error *err)
 
 static int up (const struct enc_privd_conf *conf, const struct enc_site *site, struct enc_error *err)
 {
-	int rc = 0;
+	int rc = mount_all_again (conf, site, err);
 
-	for (size_t i = 0; rc == 0 && i < site->unmount.n; i++)
-		rc = mount_again (site->unmount.v[i], err);
 	for (size_t i = 0; rc == 0 && i < site->hide.n; i++)
 		rc = enc_mount_drop (site->hide.v[i], err);
 	if (rc == 0)

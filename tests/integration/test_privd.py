@@ -318,6 +318,28 @@ def test_quarantine_needs_nothing_and_is_left_by_grant_alone(inside):
     assert inside.order("fence")["code"] == 0
 
 
+def test_the_way_back_mounts_what_was_unmounted_and_nothing_else(n1):
+    fstab, units = n1.out("cat", "/etc/fstab"), n1.out("cat", "/etc/enclave/units.json")
+    n1.run("sh", "-ec", "mkdir -p /srv/work /mnt/work; echo '/srv/work /mnt/work none bind,noauto 0 0' >> /etc/fstab; mount /mnt/work")
+    n1.put("/etc/enclave/units.json", json.dumps({**json.loads(units), "unmount": ["/mnt/work", "/srv/other-nodes-only"]}))
+    try:
+        n1.airlock()
+        assert n1.run("mountpoint", "-q", "/mnt/work", check=False).returncode
+        n1.leave()
+        n1.run("mountpoint", "-q", "/mnt/work")
+        # Known to nobody: a node whose general file system does not come back is not given back in silence.
+        n1.airlock()
+        n1.put("/etc/fstab", fstab)
+        with pytest.raises(AssertionError, match="/mnt/work"):
+            n1.leave()
+        n1.run("mount", "--bind", "/srv/work", "/mnt/work")
+        n1.good("units")
+    finally:
+        n1.put("/etc/fstab", fstab)
+        n1.put("/etc/enclave/units.json", units)
+        n1.run("umount", "/mnt/work", check=False)
+
+
 # --- the door ---------------------------------------------------------------------------------------------------------------------------------------
 
 def test_invariant_04_the_door_opens_last(n1):
