@@ -208,6 +208,14 @@ def test_units_run_in_their_sandbox(lab):
     assert done.returncode != 0 and "Read-only" in done.stderr
 
 
+def test_units_are_exposed_no_more_than_their_work_needs(lab):
+    """`systemd-analyze security` of each unit. Three carry others' rights on: privd has a family for each right, and what slurmd and sshd start are jobs and sessions."""
+    units = lab.run("n1", "sh", "-c", "cd /usr/lib/systemd/system && ls enclave*.service").stdout.split()
+    said = {u: lab.run("n1", "systemd-analyze", "security", "--offline=true", "--no-pager", f"/usr/lib/systemd/system/{u}").stdout.splitlines()[-1] for u in units}
+    exposed = {u for u, line in said.items() if float(line.split(": ")[1].split()[0]) > 3}
+    assert len(units) >= 16 and exposed == {"enclave-privd.service", "enclave-slurmd@.service", "enclave-sshd@.service"}, said
+
+
 def test_the_floor_moves_two_nodes_and_gives_them_back(lab):
     done = subprocess.run([lab_floor(), "--nodes", "n1,n2", "--service", "s1"], env={"LAB_DIR": str(lab.dir), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                           capture_output=True, text=True, timeout=180)
