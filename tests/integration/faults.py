@@ -197,6 +197,9 @@ class Faults:
             for pid in old:
                 os.kill(pid, 9)
         wait_until(lambda: self.alive(process, host) and not self.alive(process, host) & old, 30, f"{process} on {host} to start again")
+        # Taken away before it was read, it would arm nobody; /run keeps times of access.
+        file = self._file(host, process)
+        wait_until(lambda: file.stat().st_atime_ns > file.stat().st_mtime_ns, 30, f"{process} on {host} to read its points")
         if unit:
             wait_until(lambda: self.active(host, unit), 30, f"{unit} on {host} to be ready")
         self.answers()
@@ -244,7 +247,8 @@ class Faults:
             time.sleep(0.2)
 
     def create(self, *more):
-        return self.order("create", NAME, "--nodes", "2", "--agreement", "BAA-17", "--purpose", "x", "--owner", "res1", *more)
+        # By name: n1 is where points are armed.
+        return self.order("create", NAME, "--nodes", "n1,n2", "--agreement", "BAA-17", "--purpose", "x", "--owner", "res1", *more)
 
     def destroy(self):
         return self.order("destroy", NAME)
