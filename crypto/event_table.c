@@ -94,6 +94,7 @@ const struct enc_event enc_event_rows[] = {
 	{ "node", "tighten", "warning", RESERVE, "obj.node", "area reason generation", "A node tightened by itself" },
 	{ "node", "tamper", "alert", RESERVE, "obj.node", "area reason count",
 		"Something changed a node's state from outside" },
+	{ "node", "refused", "alert", RESERVE, "obj.node", "kind reason", "A node told what is not its own to tell" },
 	{ "node", "gap", "alert", RESERVE, "obj.node", "first last", "Events of a node are missing" },
 	{ "fence", "set", "info", RESERVE, "obj.node", "state generation", "A node's fence was set" },
 	{ "service", "start", "info", 0, "obj.node", "role driver", "A service node started" },

@@ -3,8 +3,8 @@
 #include "controller/enclaved/agents.h"
 
 #include <arpa/inet.h>
-#include "base/enctime.h"
 #include "base/log.h"
+#include "controller/enclaved/node_events.h"
 #include "controller/enclaved/record.h"
 #include "controller/enclaved/sessions.h"
 #include "base/enc.h"
@@ -130,44 +130,6 @@ static int store_report (struct enc_ctl *c, const char *node, const char *remote
 
 /* ---- events into the log ---- */
 
-static struct enc_json *event_record (const char *node, const char *boot, const struct enc_json *event)
-{
-	static const char *const taken[] = { "actor", "peer", "data", "text", NULL };
-	struct enc_json *record = enc_record (enc_json_get_str (event, "class", ""), enc_json_get_str (event, "action", ""),
-					      enc_json_get_str (event, "outcome", "ok"));
-	const struct enc_json *obj = enc_json_get (event, "obj");
-	struct enc_json *src = enc_json_set_object (record, "src");
-	struct enc_json_iter it = { 0 };
-
-	for (int i = 0; taken[i]; i++)
-		if (enc_json_get (event, taken[i]))
-			enc_json_set (record, taken[i], enc_json_copy (enc_json_get (event, taken[i])));
-	/* A node gives its reason in words; the log takes one. */
-	enc_record_reason (record, enc_json_str (enc_json_find (record, "/data/reason")));
-	while (enc_json_next (obj, &it))
-		enc_record_obj (record, it.key, enc_json_str (it.value));
-	/* Whatever it says, it speaks for itself alone. */
-	enc_record_obj (record, "node", node);
-	enc_json_set_str (src, "node", node);
-	enc_json_set_str (src, "boot", boot);
-	enc_json_set_i64 (src, "counter", enc_json_get_i64 (event, "counter", 0));
-	return record;
-}
-
-/* Whose node it was: told by the node where it knows, else the enclave that holds it, if it held it already when that happened. */
-static void set_enclave (struct enc_ctl *c, const char *node, const struct enc_json *event, struct enc_json *record)
-{
-	const char *id = enc_json_str (enc_json_find (record, "/obj/enclave_id")), *time = enc_json_get_str (event, "time", NULL);
-	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
-	enc_auto_done (enc_node_done) struct enc_node n = { 0 };
-	int64_t at = 0;
-
-	if (!id && enc_node_load (c->db, node, &n, NULL) == 0 && time && enc_time_parse (time, &at, NULL) == 0 && at >= n.held_since * ENC_NS_S)
-		id = n.enclave_id;
-	if (id && *id && enc_enclave_load (c->db, id, &e, NULL) == 0)
-		enc_record_enclave (record, &e);
-}
-
 static void record_gap (struct enc_ctl *c, const char *node, int64_t first, int64_t last)
 {
 	struct enc_json *record = enc_record ("node", "gap", "failed");
@@ -179,17 +141,22 @@ static void record_gap (struct enc_ctl *c, const char *node, int64_t first, int6
 	enc_record_soon (c, record);
 }
 
-/* The log's refusal of one event's form must not hold up all that follow. */
+/* True when the event is off the node's hands: in the log, or refused. A refusal must not hold up all that follow. */
 static bool log_event (struct enc_ctl *c, const char *node, const char *boot, const struct enc_json *event)
 {
-	struct enc_json *record = event_record (node, boot, event);
+	struct enc_json *record = NULL;
 	struct enc_error err = { 0 };
 	int64_t index = -1;
-	int rc;
+	int rc = enc_node_event_record (c->db, node, boot, event, &record, &err);
 
-	set_enclave (c, node, event, record);
+	if (rc == -ENC_EDENIED) {
+		enc_log_err (ENC_LOG_ERROR, &err, "refused an event of %s", node);
+		enc_record_soon (c, enc_node_event_refusal (node, event, &err));
+		return true;
+	}
+	if (rc < 0)
+		return false;
 	rc = enc_record_now (c, record, &index, &err);
-
 	if (rc == -ENC_EUSAGE || rc == -ENC_EINVAL || rc == -ENC_ELIMIT)
 		enc_log_err (ENC_LOG_ERROR, &err, "the log refused an event of %s", node);
 	else if (rc < 0)

@@ -402,16 +402,75 @@ def test_an_agent_that_lies_is_refused(site, change):
 
 def test_events_of_a_node_are_acknowledged_once_they_are_in_the_log(site):
     a = site.agents["n3"]
-    a.events = [{"counter": i, "class": "node", "action": "tighten", "outcome": "ok", "obj": {"node": "n1"}, "data": {"area": "fence"}} for i in (1, 2)]
+    a.events = [{"counter": i, "class": "node", "action": "tighten", "outcome": "ok", "obj": {"node": "n3"}, "data": {"area": "fence"}} for i in (1, 2)]
     site.wait(lambda: not a.events, "they are acknowledged")
     found = [r for r in site.log.find("node", "tighten") if r["src"]["node"] == "n3"]
-    assert [r["src"]["counter"] for r in found] == [1, 2] and all(r["obj"]["node"] == "n3" for r in found), "a node speaks for itself alone"
+    assert [r["src"]["counter"] for r in found] == [1, 2] and all(r["obj"]["node"] == "n3" for r in found)
     site.log.server.close()
     a.events = [{"counter": 3, "class": "node", "action": "tighten", "outcome": "ok"}]
     time.sleep(2.5)
     assert a.events, "not acknowledged while the log is away"
     site.log.server.open()
     site.wait(lambda: not a.events, "acknowledged when it is back")
+
+
+def tell(site, node, *events):
+    """Events as root of that node could make its agent send them: the new records of the log, refusals among them."""
+    a, before = site.agents[node], len(site.log.records)
+    first = getattr(a, "told", 100)
+    a.events = [{"counter": first + i, "outcome": "ok", "time": "2027-01-01T00:00:00Z", **e} for i, e in enumerate(events)]
+    a.told = first + len(events)
+    site.wait(lambda: not a.events, "they are acknowledged")
+    site.wait(site.spool_empty, "all records in the log")
+    return [r for r in site.log.records[before:] if r["obj"].get("node") == node and (r["action"] == "refused" or r.get("src", {}).get("node") == node)]
+
+
+def test_a_node_puts_nothing_into_the_log_but_its_own_doings(site):
+    """Root of a node has its certificate: a false clean return, a key's end or an admin's act in the log would be the log's word."""
+    lies = [("node", "return", "of-a-kind-that-is-not-a-node-s-to-tell"), ("node", "clean", "of-a-kind-that-is-not-a-node-s-to-tell"),
+            ("node", "order", "of-a-kind-that-is-not-a-node-s-to-tell"), ("key", "destroy", "of-a-kind-that-is-not-a-node-s-to-tell"),
+            ("enclave", "evidence", "of-a-kind-that-is-not-a-node-s-to-tell"), ("member", "add", "of-a-kind-that-is-not-a-node-s-to-tell"),
+            ("audit", "search", "of-a-kind-that-is-not-a-node-s-to-tell"), ("x y", "\n", "of-a-kind-that-is-not-a-node-s-to-tell"),
+            ("session", "start", "of-no-enclave"), ("auth", "failed", "of-no-enclave"), ("job", "end", "of-no-enclave")]
+    got = tell(site, "n3", *({"class": c, "action": a, "actor": {"user": ADMIN}, "obj": {"node": "n3"}} for c, a, _ in lies))
+    assert [(r["class"], r["action"], r["data"]["reason"]) for r in got] == [("node", "refused", why) for _, _, why in lies]
+    assert [r["data"]["kind"] for r in got[:3]] == ["node.return", "node.clean", "node.order"] and got[7]["data"]["kind"] == "unknown"
+    got = tell(site, "n3", {"class": "node", "action": "tighten", "obj": {"node": "n1"}})
+    assert [(r["action"], r["data"]["reason"]) for r in got] == [("refused", "of-another-node")]
+    got = tell(site, "n3", {"class": "node", "action": "tamper", "obj": {"node": "n3", "enclave": "cxr", "user": OWNER}, "actor": {"user": ADMIN},
+                            "head": {"verb": "node.grant"}, "policy": {"rule": "x"}, "text": "free", "data": {"area": "fence"}})
+    assert len(got) == 1 and set(got[0]) == {"class", "action", "outcome", "src", "data", "obj"} and set(got[0]["obj"]) == {"node"}, got
+
+
+def test_a_node_tells_of_its_own_enclave_members_and_sessions_alone(spare):
+    assert spare.create("mine", 1)["state"] == "done" and spare.create("other", 1)["state"] == "done"
+    mine, other = spare.get("/v1/enclaves/mine"), spare.get("/v1/enclaves/other")
+    login, theirs, compute = mine["login"]["host"], other["login"]["host"], mine["nodes"][0]["name"]
+
+    def session(action, ident, enclave, user=OWNER):
+        return {"class": "session", "action": action, "actor": {"user": user, "session": ident, "role": "admin"}, "peer": {"ip": "198.51.100.7"},
+                "obj": {"enclave_id": enclave["id"], "enclave": "other"}, "data": {}}
+
+    own, foreign = "m" + "a" * 25, "f" + "a" * 25
+    got = tell(spare, login, session("start", own, mine))
+    assert [(r["action"], r["obj"]["enclave"]) for r in got] == [("start", "mine")] and "role" not in got[0]["actor"]
+    assert [r["action"] for r in tell(spare, theirs, session("start", foreign, other))] == ["start"]
+    wrong = [(login, session("start", "n" + "a" * 25, other), "of-another-enclave"), (login, session("start", "n" + "a" * 25, mine, OUTSIDER), "of-somebody-who-is-no-member"),
+             (login, session("start", foreign, mine), "of-a-session-that-is-not-its-own"), (login, session("end", foreign, mine), "of-a-session-that-is-not-its-own"),
+             (login, session("end", own, mine, ADMIN), "of-a-session-that-is-not-its-own"), (login, session("end", "never", mine), "of-no-session"),
+             (compute, session("start", "n" + "a" * 25, mine), "not-from-the-login-node"), (compute, session("end", own, mine), "of-a-session-that-is-not-its-own"),
+             (login, {"class": "auth", "action": "login", "actor": {"user": OUTSIDER}, "obj": {"enclave_id": mine["id"]}}, "of-somebody-who-is-no-member")]
+    for node, event, why in wrong:
+        got = tell(spare, node, event)
+        assert [(r["action"], r["data"]["reason"]) for r in got] == [("refused", why)], event
+    assert [s["id"] for s in spare.get("/v1/enclaves/mine/sessions")["sessions"]] == [own]
+    assert [s["id"] for s in spare.get("/v1/enclaves/other/sessions")["sessions"]] == [foreign]
+    assert [r["action"] for r in tell(spare, login, session("end", own, mine))] == ["end"]
+    assert spare.get("/v1/enclaves/mine/sessions")["sessions"] == []
+    for name in ("mine", "other"):
+        assert spare.destroy(name)["state"] == "done"
+    got = tell(spare, theirs, session("end", foreign, other))
+    assert [r["action"] for r in got] == ["end"], "what it told late is still its own"
 
 
 def test_two_agents_with_one_identity_are_an_alarm(site):
