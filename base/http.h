@@ -67,6 +67,8 @@ const char *enc_http_body_text (const struct enc_http_req *req, size_t *ret_len)
 const struct enc_peer *enc_http_peer (const struct enc_http_req *req);
 struct ssl_st *enc_http_tls (const struct enc_http_req *req);
 const char *enc_http_remote (const struct enc_http_req *req); /* "unix" or the address */
+/* Over TLS: who the owner found this connection to be. Each name has a few of them, the oldest goes first (http_guests.h). */
+void enc_http_known (struct enc_http_req *req, const char *name);
 /* One pointer per request for the owner (who the gate found), freed by `free_fn` at the end. */
 void enc_http_set_user (struct enc_http_req *req, void *user, void (*free_fn) (void *));
 void *enc_http_user (const struct enc_http_req *req);

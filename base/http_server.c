@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include "base/cleanup.h"
 #include "base/http.h"
+#include "base/http_guests.h"
 #include "base/http_route.h"
 #include "base/str.h"
 #include "base/enc.h"
@@ -60,6 +61,7 @@ struct enc_http_server {
 	struct enc_http_conf conf;
 	LIST_HEAD (, door) doors;
 	LIST_HEAD (, enc_http_req) reqs;
+	struct enc_guests *guests; /* over TLS */
 };
 
 /* ---- request ---- */
@@ -436,6 +438,12 @@ void enc_http_set_user (struct enc_http_req *req, void *user, void (*free_fn) (v
 	req->user_free = free_fn;
 }
 
+void enc_http_known (struct enc_http_req *req, const char *name)
+{
+	if (enc_http_tls (req))
+		enc_guests_name (req->server->guests, enc_http_tls (req), name);
+}
+
 void *enc_http_user (const struct enc_http_req *req)
 {
 	return req->user;
@@ -458,7 +466,8 @@ bool enc_http_gone (const struct enc_http_req *req)
 struct enc_http_server *enc_http_server_new (struct event_base *base, const struct enc_http_conf *conf, struct enc_error *err)
 {
 	struct enc_http_server *s = calloc (1, sizeof (*s));
-	if (!s) {
+	if (!s || !(s->guests = enc_guests_new ())) {
+		free (s);
 		(void) enc_fail (err, ENC_ENOMEM, "out of memory");
 		return NULL;
 	}
@@ -473,6 +482,10 @@ static struct bufferevent *new_tls (struct event_base *base, void *arg)
 {
 	struct door *door = (struct door *) arg;
 	SSL *ssl = SSL_new (door->tls);
+	if (ssl && enc_guests_add (door->server->guests, ssl, NULL) < 0) {
+		SSL_free (ssl);
+		ssl = NULL;
+	}
 	struct bufferevent *bev =
 		ssl ? bufferevent_openssl_socket_new (base, -1, ssl, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE) : NULL;
 	if (ssl && !bev)
@@ -535,5 +548,6 @@ void enc_http_server_free (struct enc_http_server *s)
 		req->ev = NULL;
 		req_end (req);
 	}
+	enc_guests_free (s->guests);
 	free (s);
 }

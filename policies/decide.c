@@ -31,6 +31,7 @@ static const struct right rights[ENC_ACT_COUNT] = {
 	[ENC_ACT_SESSION_LIST] = { ADMIN | OFFICER | AUDITOR | OWNER, true, "list sessions" },
 	[ENC_ACT_SESSION_END] = { ADMIN | OFFICER | OWNER, true, "end sessions" },
 	[ENC_ACT_JOB_LIST] = { ADMIN | OFFICER | AUDITOR | OWNER | MEMBER, true, "list jobs" },
+	[ENC_ACT_JOB_LIST_ALL] = { ADMIN | OFFICER | AUDITOR | OWNER, true, "list other people's jobs" },
 	[ENC_ACT_NODE_LIST] = { ADMIN | OFFICER | AUDITOR, false, "list nodes" },
 	[ENC_ACT_NODE_CHANGE] = { ADMIN | OFFICER, false, "change nodes" },
 	[ENC_ACT_NODE_CERTIFICATE] = { ADMIN | OFFICER | AUDITOR, false, "read certificates" },

@@ -51,6 +51,7 @@ static bool gate (struct enc_http_req *req, void *arg)
 		return false;
 	}
 	enc_http_set_user (req, p, free);
+	enc_http_known (req, p->node);
 	return true;
 }
 

@@ -1,6 +1,7 @@
 /* list, show, destroy, extend, and what goes on inside as far as it may be told. */
 #include "controller/enclaved/api.h"
 
+#include "node-agent/proto/document.h"
 #include "base/enc.h"
 
 int enc_api_list (struct enc_api *a, struct enc_error *err)
@@ -122,36 +123,45 @@ int enc_api_destroy (struct enc_api *a, struct enc_error *err)
 	return 0;
 }
 
-/* ---- sessions and jobs, from the nodes' last reports ---- */
+/* ---- jobs, from the scheduler node's last report ---- */
 
 static const char *node_with (struct enc_api *a, const struct enc_enclave *e, uint8_t role, struct enc_nodes *nodes)
 {
 	return enc_nodes_of (a->c->db, e->id, role, nodes, NULL) == 0 && nodes->n ? nodes->v[0].name : NULL;
 }
 
-static int from_report (struct enc_api *a, enum enc_action action, uint8_t role, const char *pointer, const char *key, struct enc_error *err)
+/* A member's jobs are his own: the same rule as in the enclave's scheduler. */
+static struct enc_json *jobs_of (const struct enc_json *jobs, const char *user)
 {
-	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 };
-	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
-	enc_auto_done (enc_observed_done) struct enc_observed seen = { 0 };
-	enc_auto (enc_json) struct enc_json *report = NULL;
-	const struct enc_json *list;
-	const char *node;
-	int rc = enc_api_enclave (a, action, false, &e, err);
+	struct enc_json *list = enc_json_array ();
 
-	if (rc < 0)
-		return rc;
-	node = node_with (a, &e, role, &nodes);
-	if (node && enc_observed_load (a->c->db, node, &seen, NULL) == 0 && seen.report)
-		report = enc_json_parse (seen.report, strlen (seen.report), ENC_JSON_MAX_DEFAULT, NULL);
-	list = enc_json_find (report, pointer);
-	a->answer = enc_json_object ();
-	enc_json_set_str (a->answer, "enclave", e.name);
-	enc_json_set (a->answer, key, list ? enc_json_copy (list) : enc_json_array ());
-	return 0;
+	for (size_t i = 0; i < enc_json_len (jobs); i++) {
+		const struct enc_json *job = enc_json_at (jobs, i);
+
+		if (!user || enc_streq (enc_json_get_str (job, "user", ""), user))
+			enc_json_add (list, enc_json_copy (job));
+	}
+	return list;
 }
 
 int enc_api_jobs (struct enc_api *a, struct enc_error *err)
 {
-	return from_report (a, ENC_ACT_JOB_LIST, 2, "/evidence/slurm/jobs", "jobs", err);
+	enc_auto_done (enc_enclave_done) struct enc_enclave e = { 0 }, again = { 0 };
+	enc_auto_done (enc_nodes_done) struct enc_nodes nodes = { 0 };
+	enc_auto_done (enc_observed_done) struct enc_observed seen = { 0 };
+	enc_auto (enc_json) struct enc_json *report = NULL;
+	const char *node;
+	bool all;
+	int rc = enc_api_enclave (a, ENC_ACT_JOB_LIST, false, &e, err);
+
+	if (rc < 0)
+		return rc;
+	all = enc_api_enclave (a, ENC_ACT_JOB_LIST_ALL, false, &again, NULL) == 0;
+	node = node_with (a, &e, ENC_ROLE_SCHEDULER, &nodes);
+	if (node && enc_observed_load (a->c->db, node, &seen, NULL) == 0 && seen.report)
+		report = enc_json_parse (seen.report, strlen (seen.report), ENC_JSON_MAX_DEFAULT, NULL);
+	a->answer = enc_json_object ();
+	enc_json_set_str (a->answer, "enclave", e.name);
+	enc_json_set (a->answer, "jobs", jobs_of (enc_json_find (report, "/evidence/slurm/jobs"), all ? NULL : a->actor->user));
+	return 0;
 }

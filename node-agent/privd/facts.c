@@ -3,6 +3,7 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -15,7 +16,8 @@
 
 #include "base/enc.h"
 
-enum { CONNS_MAX = 128, IDLE_S = 10, FILE_MAX = 64 * 1024 * 1024 };
+/* Seats: what one user, and all users together, may hold of them. The rest is root's, so that nobody keeps a login or a job waiting. */
+enum { CONNS_MAX = 256, USERS_MAX = 192, USER_MAX = 16, IDLE_S = 10, FILE_MAX = 64 * 1024 * 1024 };
 
 /* The hash of a file, kept while the file stays the same. */
 struct file_hash {
@@ -27,12 +29,15 @@ struct enc_facts_server {
 	struct enc_privd *privd;
 	struct event *listening;
 	int fd;
-	unsigned conns;
+	unsigned conns, users; /* users: those that are not root's */
+	LIST_HEAD (, conn) list;
 	struct file_hash plugin, plugstack;
 };
 
 struct conn {
+	LIST_ENTRY (conn) next;
 	struct enc_facts_server *server;
+	uid_t uid;
 	struct event *readable;
 	int fd;
 };
@@ -88,7 +93,9 @@ static void gather (struct enc_facts_server *f, struct enc_facts *facts)
 
 static void conn_close (struct conn *c)
 {
+	LIST_REMOVE (c, next);
 	c->server->conns--;
+	c->server->users -= c->uid != 0;
 	event_free (c->readable);
 	(void)close (c->fd);
 	free (c);
@@ -138,28 +145,45 @@ static void on_question (evutil_socket_t fd, short what, void *arg)
 		conn_close (c);
 }
 
+static bool has_seat (const struct enc_facts_server *f, uid_t uid)
+{
+	const struct conn *c;
+	unsigned n = 0;
+
+	if (f->conns >= CONNS_MAX)
+		return false;
+	if (uid == 0)
+		return true;
+	LIST_FOREACH (c, &f->list, next)
+		n += c->uid == uid;
+	return n < USER_MAX && f->users < USERS_MAX;
+}
+
 static void on_connection (evutil_socket_t fd, short what, void *arg)
 {
 	struct enc_facts_server *f = arg;
 	struct timeval idle = { .tv_sec = IDLE_S };
+	struct enc_peer who;
 	struct conn *c;
 	int peer = accept4 (fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	(void)what;
 	if (peer < 0)
 		return;
-	if (f->conns >= CONNS_MAX || !(c = calloc (1, sizeof *c))) {
+	if (enc_peer_of (peer, &who, NULL) < 0 || !has_seat (f, who.uid) || !(c = calloc (1, sizeof *c))) {
 		(void)close (peer);
 		return;
 	}
-	*c = (struct conn){ .server = f, .fd = peer };
+	*c = (struct conn){ .server = f, .fd = peer, .uid = who.uid };
 	c->readable = event_new (f->privd->base, peer, EV_READ | EV_PERSIST, on_question, c);
 	if (!c->readable || event_add (c->readable, &idle) < 0) {
 		(void)close (peer);
 		free (c);
 		return;
 	}
+	LIST_INSERT_HEAD (&f->list, c, next);
 	f->conns++;
+	f->users += who.uid != 0;
 }
 
 int enc_facts_listen (const char *path, struct enc_error *err)

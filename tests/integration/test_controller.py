@@ -343,6 +343,17 @@ def test_members_are_added_and_removed_with_a_new_document_on_every_node(site):
     assert site.destroy("team")["state"] == "done"
 
 
+def test_a_member_sees_his_own_jobs_and_the_owner_all(site):
+    assert site.create("jobs", 1, members=[{"user": MEMBER, "role": "member"}])["state"] == "done"
+    scheduler = next(x["node"] for x in site.get("/v1/enclaves/jobs")["services"] if x["role"] == "scheduler")
+    jobs = [{"id": i, "user": u, "state": "running"} for i, u in enumerate((OWNER, MEMBER, OWNER), 1)]
+    site.agents[scheduler].evidence["slurm"]["jobs"] = jobs
+    site.wait(lambda: site.get("/v1/enclaves/jobs/jobs")["jobs"] == jobs, "the jobs in a report")
+    assert [j["id"] for j in site.get("/v1/enclaves/jobs/jobs", MEMBER)["jobs"]] == [2]
+    assert site.get("/v1/enclaves/jobs/jobs", OWNER)["jobs"] == site.get("/v1/enclaves/jobs/jobs", AUDITOR)["jobs"] == jobs
+    assert site.destroy("jobs")["state"] == "done"
+
+
 def test_nodes_of_an_open_enclave_are_measured_again(site):
     assert site.create("long", 1)["state"] == "done"
     first = site.agents["n1"].areas["measure"]
@@ -471,6 +482,40 @@ def test_a_node_tells_of_its_own_enclave_members_and_sessions_alone(spare):
         assert spare.destroy(name)["state"] == "done"
     got = tell(spare, theirs, session("end", foreign, other))
     assert [r["action"] for r in got] == ["end"], "what it told late is still its own"
+
+
+def places(site):
+    """Connections that the controller holds."""
+    return len(list(pathlib.Path(f"/proc/{site.process.pid}/fd").iterdir()))
+
+
+def test_strangers_who_open_connections_without_end_do_not_take_the_places_of_nodes(site):
+    from fakes.agent import Agent
+    before, held, stranger = places(site), [], Agent("n9", site.dir, site.port)
+    try:
+        for _ in range(200):
+            held.append(stranger.connect(enrol=True, ca=site.ca))
+        site.wait(lambda: places(site) < before + 80, "the oldest to be shown out")
+        seen = site.agents["n3"].report()
+        assert seen[0] == 200
+        token = site.call(ADMIN, "POST", "/v1/nodes/n9/enroll", {})[1]["token"]
+        assert stranger.request(token, site.ca)[0] == 200, "one who comes last is served"
+    finally:
+        for c in held:
+            c.close()
+
+
+def test_a_node_that_opens_connections_without_end_has_a_few(site):
+    before, held, a = places(site), [], site.agents["n3"]
+    try:
+        for _ in range(60):
+            held.append(a.connect())
+            assert a.call(held[-1], "POST", "/v1/agent/report", {"node": "n3"})[0] == 400
+        site.wait(lambda: places(site) < before + 30, "the oldest to be shown out")
+        assert site.agents["n2"].report()[0] == 200
+    finally:
+        for c in held:
+            c.close()
 
 
 def test_two_agents_with_one_identity_are_an_alarm(site):

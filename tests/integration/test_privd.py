@@ -620,3 +620,20 @@ def test_any_user_may_ask_for_facts_and_nothing_else(inside):
     for bad in ("", "01", "0201" + "00" * 4, "0102" + "00" * 4, "0101" + "00" * 5, "ff" * 32):
         if bad:
             assert inside.out("python3", "-c", ask, bad).strip() == "", bad
+
+
+def test_a_user_who_takes_all_seats_keeps_no_login_and_no_other_user_waiting(inside):
+    """The door and the job's gate ask on the same socket as everybody: one member's open connections must not shut out the rest."""
+    hold = ("import socket,time\nheld=[]\n"
+            "for i in range(400):\n s=socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('/run/enclave/privd.sock'); held.append(s)\n"
+            "print('held', flush=True)\nend=time.time()+8\n"
+            "while time.time()<end:\n for s in held:\n  try: s.send(bytes.fromhex('010100000000'))\n  except OSError: pass\n time.sleep(1)\n")
+    ask = ("import socket; s=socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('/run/enclave/privd.sock'); s.settimeout(3)\n"
+           "s.send(bytes.fromhex('010100000000')); print(len(s.recv(4096)))")
+    try:
+        inside.run("systemd-run", "--quiet", "--unit=hold", "--property=User=65534", "python3", "-c", hold)
+        wait_until(lambda: "held" in inside.out("journalctl", "-u", "hold", "-o", "cat"), 10, "all seats to be taken")
+        assert int(inside.out("python3", "-c", ask)) > 60, "root"
+        assert int(inside.out("setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "python3", "-c", ask)) > 60, "another user"
+    finally:
+        inside.run("systemctl", "stop", "hold", check=False)
