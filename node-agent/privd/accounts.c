@@ -21,7 +21,7 @@
 #define HIDE "/run/enclave/etc"
 #define LOGIN_KEYS "/run/enclave/login/keys"
 
-enum { TEXT_MAX = 4 * 1024 * 1024, END_MS = 5000 };
+enum { TEXT_MAX = 4 * 1024 * 1024, END_MS = 5000, REST_MS = 3000 };
 
 int enc_accounts_passwd (const struct enc_privd_conf *conf, const struct enc_members *m, struct enc_buf *out, struct enc_error *err)
 {
@@ -295,6 +295,29 @@ int enc_accounts_end_session (pid_t pid, uint64_t start, struct enc_error *err)
 	if (enc_bus_unit (ENC_UNIT_STOP, login.scope, END_MS, NULL) == 0)
 		return 0;
 	return enc_bus_kill (login.scope, SIGKILL, err);
+}
+
+struct rest {
+	const uint32_t *logins;
+	size_t n;
+};
+
+/* Root's are sshd's own, which is about to end by itself. */
+static bool is_rest (const struct enc_proc *p, const void *arg)
+{
+	const struct rest *rest = arg;
+
+	for (size_t i = 0; p->uid != 0 && p->login != UINT32_MAX && i < rest->n; i++)
+		if (p->login == rest->logins[i])
+			return true;
+	return false;
+}
+
+int enc_accounts_end_rest (const uint32_t *logins, size_t n, struct enc_error *err)
+{
+	const struct rest rest = { logins, n };
+
+	return enc_procs_kill (is_rest, &rest, REST_MS, NULL, err);
 }
 
 int enc_accounts_remove (const struct enc_privd_conf *conf, struct enc_error *err)

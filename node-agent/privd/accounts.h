@@ -23,5 +23,8 @@ int enc_accounts_end_sessions (struct enc_error *err) ENC_MUST_USE;
 /* End one login session: everything in the unit of the process that began it. `start` (told.h) keeps a later process of that number safe. */
 int enc_accounts_end_session (pid_t pid, uint64_t start, struct enc_error *err) ENC_MUST_USE;
 
+/* End what login sessions that are over have left: processes of users with one of these audit sessions. */
+int enc_accounts_end_rest (const uint32_t *logins, size_t n, struct enc_error *err) ENC_MUST_USE;
+
 /* Take everything away again. */
 int enc_accounts_remove (const struct enc_privd_conf *conf, struct enc_error *err) ENC_MUST_USE;

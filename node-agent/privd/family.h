@@ -33,7 +33,8 @@ enum enc_job {
 	ENC_JOB_MAX,
 };
 
-enum { ENC_TASK_DOOR = 1, ENC_TASK_CLOSE = 2 };
+/* REST: of a SESSION, `extra` is a list of u32, the audit sessions whose processes shall go */
+enum { ENC_TASK_DOOR = 1, ENC_TASK_CLOSE = 2, ENC_TASK_REST = 4, ENC_RESTS_MAX = 16 };
 
 enum {
 	ENC_TASK_SIZE_MAX = 160 * 1024,

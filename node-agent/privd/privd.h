@@ -60,6 +60,9 @@ void enc_runner_order (struct enc_runner *r, const struct enc_order *order, enc_
 void enc_runner_shut (struct enc_runner *r, const char *reason);
 void enc_runner_tighten (struct enc_runner *r, uint8_t pool, const char *reason);
 
+/* A login session is over: whatever is left of its processes goes. `login` is their audit session, UINT32_MAX none. */
+void enc_runner_end_rest (struct enc_runner *r, uint32_t login);
+
 /* A family says that the packet filter was changed. */
 void enc_runner_check_fence (struct enc_runner *r);
 bool enc_runner_busy (const struct enc_runner *r);

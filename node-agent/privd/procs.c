@@ -62,6 +62,19 @@ static void read_cgroup (const char *text, struct enc_proc *p)
 		memcpy (p->cgroup, line, len);
 }
 
+uint32_t enc_proc_login (pid_t pid)
+{
+	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (32);
+	char path[64];
+	uint64_t id;
+
+	(void)snprintf (path, sizeof path, "/proc/%d/sessionid", pid);
+	if (enc_file_read (path, 31, &text, NULL) < 0)
+		return UINT32_MAX;
+	enc_buf_put_u8 (&text, 0);
+	return enc_buf_check (&text, NULL) == 0 && enc_parse_u64 ((char *)text.data, 1, UINT32_MAX, &id, NULL) == 0 ? (uint32_t)id : UINT32_MAX;
+}
+
 static bool read_one (pid_t pid, struct enc_proc *p)
 {
 	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (STATUS_MAX + 1);
@@ -75,6 +88,7 @@ static bool read_one (pid_t pid, struct enc_proc *p)
 	if (strstr ((char *)text.data, "\nState:\tZ"))
 		return false;
 	read_status ((char *)text.data, p);
+	p->login = enc_proc_login (pid);
 	if (read_proc (pid, "cgroup", &text))
 		read_cgroup ((char *)text.data, p);
 	return true;

@@ -40,6 +40,8 @@ struct run {
 	char key_ids[ENC_TASK_KEYS_MAX][27];
 	struct enc_buf extra;       /* for the family: body of the member document, or which session */
 	struct enc_json *evidence;
+	uint32_t rest[ENC_RESTS_MAX]; /* audit sessions whose processes shall go */
+	size_t rest_n;
 	struct enc_error first;     /* failure */
 	int rc;
 };
@@ -302,6 +304,14 @@ static void begin_own (struct enc_runner *r, struct run *run)
 	step (r);
 }
 
+static void begin_rest (struct enc_runner *r, struct run *run)
+{
+	for (size_t i = 0; i < run->rest_n; i++)
+		enc_buf_put_u32 (&run->extra, run->rest[i]);
+	run->plan = (struct enc_plan){ .n = 1, .step = { { .job = ENC_JOB_SESSION, .flags = ENC_TASK_REST, .ms = 5000 } } };
+	step (r);
+}
+
 static void begin (struct enc_runner *r)
 {
 	struct run *run = r->queue;
@@ -321,6 +331,8 @@ static void begin (struct enc_runner *r)
 	}
 	if (run->own)
 		begin_own (r, run);
+	else if (run->rest_n)
+		begin_rest (r, run);
 	else
 		begin_order (r, run);
 }
@@ -342,7 +354,7 @@ static size_t queued (const struct enc_runner *r)
 	size_t n = 0;
 
 	for (const struct run *run = r->queue; run; run = run->next)
-		n++;
+		n += !run->rest_n;
 	return n;
 }
 
@@ -452,6 +464,26 @@ void enc_runner_order (struct enc_runner *r, const struct enc_order *order, enc_
 	}
 	run->done = done;
 	run->arg = arg;
+	enqueue (r, run);
+}
+
+void enc_runner_end_rest (struct enc_runner *r, uint32_t login)
+{
+	struct run *run;
+
+	if (!r || login == UINT32_MAX)
+		return;
+	for (run = r->queue; run; run = run->next)
+		if (run->rest_n && run->rest_n < ENC_RESTS_MAX)
+			break;
+	if (run) {
+		run->rest[run->rest_n++] = login;
+		return;
+	}
+	if (!(run = calloc (1, sizeof *run)))
+		return;
+	run->order.verb = ENC_VERB_SESSION;
+	run->rest[run->rest_n++] = login;
 	enqueue (r, run);
 }
 

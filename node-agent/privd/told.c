@@ -9,6 +9,7 @@
 #include "base/enctime.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "node-agent/privd/procs.h"
 
 #include "base/enc.h"
 
@@ -19,6 +20,7 @@ struct session {
 	char id[27], user[33], source[46];
 	pid_t pid;
 	uint64_t start;      /* of the process */
+	uint32_t login;      /* its audit session, that of all it starts */
 	int64_t opened;      /* Unix seconds */
 	bool ordered;
 	int pidfd;
@@ -161,6 +163,7 @@ static void keep (const struct enc_sessions *s)
 		enc_json_set_str (row, "source", s->v[i]->source);
 		enc_json_set_i64 (row, "pid", s->v[i]->pid);
 		enc_json_set_u64 (row, "start", s->v[i]->start);
+		enc_json_set_u64 (row, "login", s->v[i]->login);
 		enc_json_set_i64 (row, "opened", s->v[i]->opened);
 	}
 	if (!(text = enc_json_write (list, &len, &err)) || enc_file_write (s->path, text, len, &attr, &err) < 0)
@@ -202,6 +205,7 @@ static void ended (struct session *one, const char *reason)
 	(void)snprintf (t.reason, sizeof t.reason, "%s", one->ordered ? "ended by order" : reason);
 	t.seconds = (uint64_t)(enc_now_s () - one->opened);
 	(void)put (s, &t, 0);
+	enc_runner_end_rest (s->p->runner, one->login);
 	drop (one);
 	keep (s);
 }
@@ -230,7 +234,7 @@ static struct session *add (struct enc_sessions *s, const struct enc_told *t, pi
 		(void)enc_fail (err, ENC_ELIMIT, "too many sessions are open");
 		return NULL;
 	}
-	*one = (struct session){ .all = s, .pid = pid, .start = enc_proc_start (pid), .opened = enc_now_s (), .pidfd = -1 };
+	*one = (struct session){ .all = s, .pid = pid, .start = enc_proc_start (pid), .login = enc_proc_login (pid), .opened = enc_now_s (), .pidfd = -1 };
 	memcpy (one->id, t->session, sizeof one->id);
 	memcpy (one->user, t->user, sizeof one->user);
 	memcpy (one->source, t->source, sizeof one->source);
@@ -268,6 +272,7 @@ static int session_ends (struct enc_sessions *s, const struct enc_told *t, uint6
 		(void)snprintf (end.reason, sizeof end.reason, "ended by order");
 	end.seconds = (uint64_t)(enc_now_s () - one->opened);
 	*ret = put (s, &end, 0);
+	enc_runner_end_rest (s->p->runner, one->login);
 	drop (one);
 	keep (s);
 	return 0;
@@ -334,6 +339,7 @@ static void take_back (struct enc_sessions *s, const struct enc_json *row)
 	if (!(one = add (s, &t, (pid_t)enc_json_get_i64 (row, "pid", 0), NULL)))
 		return;
 	one->start = enc_json_get_u64 (row, "start", 0);
+	one->login = (uint32_t)enc_json_get_u64 (row, "login", UINT32_MAX);
 	one->opened = enc_json_get_i64 (row, "opened", one->opened);
 	if (!watch (one))
 		ended (one, "its process ended while nobody looked");

@@ -92,11 +92,19 @@ static int task_door (const struct enc_privd_conf *conf, const struct enc_task *
 static int task_session (const struct enc_privd_conf *conf, const struct enc_task *task, struct enc_json *evidence, struct enc_error *err)
 {
 	struct enc_view view = task->extra;
+	uint32_t logins[ENC_RESTS_MAX];
+	size_t n = 0;
+
+	(void)conf, (void)evidence;
+	if (task->flags & ENC_TASK_REST) {
+		while (n < ENC_RESTS_MAX && view.left > 0)
+			logins[n++] = enc_view_u32 (&view);
+		return enc_view_end (&view, err) < 0 ? -ENC_EINVAL : enc_accounts_end_rest (logins, n, err);
+	}
 	uint32_t pid = enc_view_u32 (&view);
 	uint64_t start = enc_view_u64 (&view);
 	int rc = enc_view_end (&view, err);
 
-	(void)conf, (void)evidence;
 	return rc < 0 ? rc : enc_accounts_end_session ((pid_t)pid, start, err);
 }
 

@@ -94,9 +94,26 @@ def test_a_session_whose_process_dies_without_a_word_has_an_end_in_the_log(lab, 
     end = wait_until(lambda: [r for r in found(lab, "session.end") if r["session"] == session["id"]], 15, "the end of the session")[0]
     assert "without-a-word" in record(lab, end["index"])["data"]["reason"]
     assert sessions(lab) == []
+    wait_until(lambda: left(lab, enclave) == "", 10, "the end of what was inside it")
     process.kill()
     process.wait()
-    lab.run(login_node(enclave), "loginctl", "terminate-user", "res1", check=False)
+
+
+def left(lab, enclave):
+    return lab.run(login_node(enclave), "pgrep", "-u", "res1", "sleep", check=False).stdout
+
+
+def test_nothing_that_a_session_started_outlives_it(lab, enclave):
+    """Neither what has left its terminal and its parent: nobody would be inside by the log, and somebody is."""
+    assert ssh(lab, "bash", "-c", "setsid sleep 299 >/dev/null 2>&1 </dev/null & sleep 0.2; echo started").stdout.strip() == "started"
+    wait_until(lambda: left(lab, enclave) == "", 15, "the end of what it left")
+
+
+def test_the_door_limits_what_an_idle_or_greedy_connection_may_have(lab, enclave):
+    said = lab.run(login_node(enclave), "/usr/sbin/sshd", "-T", "-f", "/run/enclave/login/sshd_config").stdout
+    for line in ("maxsessions 4", "channeltimeout session:*=1h", "unusedconnectiontimeout 300", "disableforwarding yes", "permittunnel no"):
+        assert line in said, line
+    assert "subsystem" not in said
 
 
 @pytest.mark.nightly   # the door's own test has each way in which the log fails; this is the whole way
