@@ -1,4 +1,4 @@
-/* Commands that need no controller, or only part of one: recipes on this machine, policy files, doctor. */
+/* Commands that need no controller, or only part of one: policy files, doctor. */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,57 +10,7 @@
 #include "policies/policy.h"
 #include "base/enc.h"
 
-enum { RECIPE_MAX = 256, CONF_MAX = 65536 };
-
-/* ---- recipes: folders with a recipe.conf of key=value lines ---- */
-
-static int recipe_load (const char *name, struct enc_json *ret, struct enc_error *err)
-{
-	enc_auto_free char *path = enc_strf (ENC_CLI_RECIPES "/%s/recipe.conf", name);
-	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (CONF_MAX + 1);
-	int rc = path ? enc_file_read (path, CONF_MAX, &text, err) : enc_fail (err, ENC_ENOMEM, "no memory for a recipe");
-	if (rc < 0)
-		return -rc == ENC_ENOTFOUND ? enc_error_next (err, enc_fail (err, ENC_ENOTFOUND, "no recipe %s", name), "enclavectl recipe list") : rc;
-	enc_json_set_str (ret, "name", name);
-	enc_buf_put (&text, "", 1);
-	char *rest = (char *) text.data;
-	for (char *line = strsep (&rest, "\n"); line; line = strsep (&rest, "\n")) {
-		char *equal = strchr (line, '=');
-		if (!equal || line[0] == '#')
-			continue;
-		*equal = 0;
-		line[strcspn (line, " \t")] = 0;
-		enc_json_set_str (ret, line, equal + 1 + strspn (equal + 1, " \t"));
-	}
-	return 0;
-}
-
-int enc_cmd_recipe_show (const struct enc_session *s ENC_UNUSED, const struct enc_command *c ENC_UNUSED, const struct enc_json *args,
-			 struct enc_json **ret, struct enc_error *err)
-{
-	enc_auto (enc_json) struct enc_json *recipe = enc_json_object ();
-	int rc = recipe_load (enc_json_get_str (args, "name", ""), recipe, err);
-	if (rc == 0)
-		*ret = ENC_TAKE (recipe);
-	return rc;
-}
-
-int enc_cmd_recipe_list (const struct enc_session *s ENC_UNUSED, const struct enc_command *c ENC_UNUSED, const struct enc_json *args ENC_UNUSED,
-			 struct enc_json **ret, struct enc_error *err)
-{
-	enc_auto_close int dir = enc_open_dir (ENC_CLI_RECIPES, err);
-	struct enc_strs names = { 0 };
-	int rc = dir < 0 ? dir : enc_dir_list (dir, RECIPE_MAX, &names, err);
-	if (rc == 0) {
-		*ret = enc_json_object ();
-		struct enc_json *list = enc_json_set_array (*ret, "recipes");
-		for (size_t i = 0; i < names.n; i++)
-			if (enc_name_ok (names.v[i]))
-				enc_json_add_str (list, names.v[i]);
-	}
-	enc_strs_done (&names);
-	return rc;
-}
+enum { POLICY_MAX = 262144 };
 
 /* ---- any small answer, as lines of "key  value" ---- */
 
@@ -86,10 +36,10 @@ int enc_cmd_policy_check (const struct enc_session *s ENC_UNUSED, const struct e
 			  struct enc_json **ret, struct enc_error *err)
 {
 	const char *path = enc_json_get_str (args, "file", "");
-	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (CONF_MAX * 4);
+	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (POLICY_MAX);
 	struct enc_error why = { 0 };
 	struct enc_policies only = { 0 };
-	int rc = enc_file_read (path, CONF_MAX * 4, &text, err);
+	int rc = enc_file_read (path, POLICY_MAX, &text, err);
 	if (rc < 0)
 		return rc;
 	rc = enc_policies_add (&only, (const char *) text.data, text.len, &why);

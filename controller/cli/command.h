@@ -44,7 +44,8 @@ struct enc_vkey;
 int enc_cli_vkey (const struct enc_json *args, struct enc_vkey *ret, struct enc_error *err) ENC_MUST_USE;
 enc_command_fn enc_cmd_policy_explain;                                                               /* cmd_local.c */
 enc_command_fn enc_cmd_key;                                                                          /* cmd_key.c */
-enc_command_fn enc_cmd_policy_check, enc_cmd_recipe_list, enc_cmd_recipe_show, enc_cmd_doctor;       /* cmd_local.c */
+enc_command_fn enc_cmd_recipe_list, enc_cmd_recipe_show, enc_cmd_recipe_run;                          /* cmd_recipe.c */
+enc_command_fn enc_cmd_policy_check, enc_cmd_doctor;                                                 /* cmd_local.c */
 enc_view_fn enc_view_text, enc_view_doctor;
 enc_command_fn enc_cmd_estimate;                                                                     /* cmd_estimate.c */
 /* With the recipes of `folder`. What does not fit is -ENC_EFAILED together with an answer. */

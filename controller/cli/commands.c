@@ -142,6 +142,11 @@ static const struct enc_arg consistency_args[] = {
 };
 static const struct enc_arg policy_check_args[] = { WORD ("FILE", "file", ENC_ARG_PATH), END_ARGS };
 static const struct enc_arg recipe_args[] = { WORD ("NAME", "name", ENC_ARG_NAME), END_ARGS };
+static const struct enc_arg recipe_run_args[] = {
+	WORD ("NAME", "name", ENC_ARG_NAME),
+	{ "WORD", "words", ENC_ARG_TEXT, ENC_ARG_WORD | ENC_ARG_LIST, NULL, NULL },
+	END_ARGS,
+};
 static const struct enc_arg estimate_args[] = {
 	WORD ("RECIPE", "name", ENC_ARG_NAME),
 	{ "KEY=VALUE", "words", ENC_ARG_TEXT, ENC_ARG_WORD | ENC_ARG_LIST, NULL, NULL },
@@ -264,7 +269,7 @@ const struct enc_command enc_commands[] = {
 	{ "break-glass", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "emergency access" },
 	{ "recipe", "list", no_args, NULL, NULL, enc_cmd_recipe_list, NULL, NULL, enc_view_text, "training recipes on this machine" },
 	{ "recipe", "show", recipe_args, NULL, NULL, enc_cmd_recipe_show, NULL, NULL, enc_view_text, "one recipe" },
-	{ "recipe", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "run a recipe" },
+	{ "recipe", "run", recipe_run_args, NULL, NULL, enc_cmd_recipe_run, NULL, NULL, enc_view_text, "submit a recipe's job, inside an enclave" },
 	{ "estimate", NULL, estimate_args, NULL, NULL, enc_cmd_estimate, NULL, NULL, enc_view_text, "does a training job fit" },
 	{ "backup", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "store and wrapped keys into an archive" },
 	{ "restore", NULL, any_args, NULL, NULL, enc_cmd_later, NULL, NULL, NULL, "the reverse" },

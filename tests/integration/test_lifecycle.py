@@ -74,6 +74,15 @@ def test_a_member_works_inside(lab, enclave):
     assert done.stdout.split() == ["res1", "protected*", *sorted(n["name"] for n in enclave["nodes"])]
 
 
+def test_a_recipe_is_submitted_by_its_name_inside_and_nowhere_else(lab, enclave):
+    job = json.loads(ssh(lab, "res1", "enclavectl", "recipe", "run", "smoke", "--json", "--", "--time=2").stdout)
+    assert job["recipe"] == "smoke" and job["job"].isdigit()
+    wait_until(lambda: "JobState=COMPLETED" in ssh(lab, "res1", "scontrol", "-o", "show", "job", job["job"]).stdout, 60, "the recipe's job", every=0.5)
+    for words, status, says in ((("smoke",), 3, "in no enclave"), (("llm-lora",), 2, "estimate alone"), (("smok",), 4, "smoke")):
+        refused = lab.run("login", "enclavectl", "recipe", "run", *words, user="res1", check=False)
+        assert refused.returncode == status and says in refused.stderr, refused.stderr
+
+
 def test_invariant_11_strangers_get_one_answer_whether_it_is_there_or_not(lab, enclave):
     there, absent = (ctl(lab, "show", name, user="outsider1", check=False) for name in (NAME, "nosuch"))
     assert there.returncode == absent.returncode == 4
