@@ -302,36 +302,57 @@ static int open_witness (struct witness *w, struct enc_error *err)
 	return w->http ? 0 : -ENC_EFAILED;
 }
 
-static void close_witnesses (void)
+static void close_witnesses (struct witness *list, size_t n)
 {
-	for (size_t i = 0; i < c.n; i++) {
-		enc_http_client_free (c.w[i].http);
-		free (c.w[i].path);
-		free (c.w[i].note);
+	for (size_t i = 0; i < n; i++) {
+		enc_http_client_free (list[i].http);
+		free (list[i].path);
+		free (list[i].note);
 	}
-	free (ENC_TAKE (c.w));
-	c.n = 0;
+	free (list);
 }
 
+/* One without a URL is cosigned for by other ways. */
+static int open_witnesses (const struct enc_tlog_policy *policy, struct witness **ret, size_t *ret_n, struct enc_error *err)
+{
+	int rc = 0;
+
+	*ret_n = 0;
+	if (!(*ret = calloc (enc_tlog_policy_witnesses (policy) + 1, sizeof **ret)))
+		return enc_fail (err, ENC_ENOMEM, "out of memory");
+	for (size_t i = 0; rc == 0 && i < enc_tlog_policy_witnesses (policy); i++) {
+		struct witness *w = &(*ret)[*ret_n];
+
+		w->is = *enc_tlog_policy_witness (policy, i);
+		if (w->is.url[0] == '\0')
+			continue;
+		(*ret_n)++;
+		rc = open_witness (w, err);
+	}
+	return rc;
+}
+
+/* The witnesses there are stay until all of the new ones are known to be good. */
 static int load_policy (struct enc_error *err)
 {
 	enc_auto_done (enc_buf_done) struct enc_buf text = ENC_BUF_INIT (ENC_POLICY_MAX);
 	enc_auto (enc_tlog_policy) struct enc_tlog_policy *policy = NULL;
+	struct witness *w = NULL;
+	size_t n = 0;
 	int rc = enc_file_read_trusted (conf.witnesses, ENC_POLICY_MAX, &text, err);
 
 	if (rc < 0)
 		return rc;
 	if (!(policy = enc_tlog_policy_parse ((const char *) text.data, text.len, err)))
 		return enc_wrap (err, -ENC_EINVAL, "%s", conf.witnesses);
-	close_witnesses ();
-	if (!(c.w = calloc (enc_tlog_policy_witnesses (policy) + 1, sizeof *c.w)))
-		return enc_fail (err, ENC_ENOMEM, "out of memory");
-	for (size_t i = 0; rc == 0 && i < enc_tlog_policy_witnesses (policy); i++) {
-		c.w[c.n].is = *enc_tlog_policy_witness (policy, i);
-		if (c.w[c.n].is.url[0] != '\0') /* one without a URL is cosigned for by other ways */
-			rc = open_witness (&c.w[c.n++], err);
+	if ((rc = open_witnesses (policy, &w, &n, err)) < 0) {
+		close_witnesses (w, n);
+		return rc;
 	}
-	return rc;
+	close_witnesses (c.w, c.n);
+	c.w = w;
+	c.n = n;
+	return 0;
 }
 
 /* ---- the loop ---- */
@@ -360,7 +381,7 @@ static void on_tick (evutil_socket_t fd ENC_UNUSED, short what ENC_UNUSED, void 
 	if (c.reload && c.calls == 0) { /* no answer is on its way to a witness that goes */
 		c.reload = false;
 		if (load_policy (&err) < 0)
-			enc_log_err (ENC_LOG_ERROR, &err, "the witness policy cannot be read");
+			enc_log_err (ENC_LOG_ERROR, &err, "the witness policy cannot be used; the one before stays in force");
 	}
 	if (c.asking || c.reload)
 		return;
@@ -406,7 +427,7 @@ static void on_stop (struct enc_daemon *d ENC_UNUSED)
 	if (c.tick)
 		event_free (ENC_TAKE (c.tick));
 	enc_ipc_client_free (ENC_TAKE (c.auditd));
-	close_witnesses ();
+	close_witnesses (ENC_TAKE (c.w), c.n);
 	SSL_CTX_free (ENC_TAKE (c.tls));
 	free (ENC_TAKE (c.note));
 }

@@ -94,33 +94,19 @@ static const struct enc_arg node_show_args[] = {
 	{ "attest", NULL, ENC_ARG_FLAG, 0, NULL, NULL },
 	END_ARGS,
 };
-static const struct enc_arg search_args[] = {
-	{ "user", NULL, ENC_ARG_USER, 0, NULL, "USER" },
-	{ "enclave", NULL, ENC_ARG_NAME, 0, NULL, "NAME" },
-	{ "dataset", NULL, ENC_ARG_NAME, 0, NULL, "NAME" },
-	{ "node", NULL, ENC_ARG_NODE, 0, NULL, "NODE" },
-	{ "action", NULL, ENC_ARG_TEXT, 0, NULL, "ACTION" },
-	{ "outcome", NULL, ENC_ARG_CHOICE, 0, "ok|failed|denied|intent", NULL },
-	{ "since", NULL, ENC_ARG_TEXT, 0, NULL, "TIME" },
-	{ "until", NULL, ENC_ARG_TEXT, 0, NULL, "TIME" },
-	{ "from", NULL, ENC_ARG_NUMBER, 0, NULL, "INDEX" },
-	{ "limit", NULL, ENC_ARG_NUMBER, 0, NULL, "N" },
-	END_ARGS,
-};
-static const struct enc_arg export_args[] = {
-	{ "user", NULL, ENC_ARG_USER, 0, NULL, "USER" },
-	{ "enclave", NULL, ENC_ARG_NAME, 0, NULL, "NAME" },
-	{ "dataset", NULL, ENC_ARG_NAME, 0, NULL, "NAME" },
-	{ "node", NULL, ENC_ARG_NODE, 0, NULL, "NODE" },
-	{ "action", NULL, ENC_ARG_TEXT, 0, NULL, "ACTION" },
-	{ "outcome", NULL, ENC_ARG_CHOICE, 0, "ok|failed|denied|intent", NULL },
-	{ "since", NULL, ENC_ARG_TEXT, 0, NULL, "TIME" },
-	{ "until", NULL, ENC_ARG_TEXT, 0, NULL, "TIME" },
-	{ "from", NULL, ENC_ARG_NUMBER, 0, NULL, "INDEX" },
-	{ "limit", NULL, ENC_ARG_NUMBER, 0, NULL, "N" },
-	{ "format", NULL, ENC_ARG_CHOICE, 0, "jsonl|csv", NULL },
-	END_ARGS,
-};
+#define SEARCH_ARGS \
+	{ "user", NULL, ENC_ARG_USER, 0, NULL, "USER" }, \
+	{ "enclave", NULL, ENC_ARG_NAME, 0, NULL, "NAME" }, \
+	{ "dataset", NULL, ENC_ARG_NAME, 0, NULL, "NAME" }, \
+	{ "node", NULL, ENC_ARG_NODE, 0, NULL, "NODE" }, \
+	{ "action", NULL, ENC_ARG_TEXT, 0, NULL, "ACTION" }, \
+	{ "outcome", NULL, ENC_ARG_CHOICE, 0, "ok|failed|denied|intent", NULL }, \
+	{ "since", NULL, ENC_ARG_TEXT, 0, NULL, "TIME" }, \
+	{ "until", NULL, ENC_ARG_TEXT, 0, NULL, "TIME" }, \
+	{ "from", NULL, ENC_ARG_NUMBER, 0, NULL, "INDEX" }, \
+	{ "limit", NULL, ENC_ARG_NUMBER, 0, NULL, "N" }
+static const struct enc_arg search_args[] = { SEARCH_ARGS, END_ARGS };
+static const struct enc_arg export_args[] = { SEARCH_ARGS, { "format", NULL, ENC_ARG_CHOICE, 0, "jsonl|csv", NULL }, END_ARGS };
 static const struct enc_arg prove_args[] = { WORD ("INDEX", "index", ENC_ARG_NUMBER), END_ARGS };
 static const struct enc_arg proof_file_args[] = {
 	WORD ("PROOF", "proof", ENC_ARG_PATH),

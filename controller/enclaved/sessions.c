@@ -57,12 +57,13 @@ static void record_lost (struct enc_ctl *c, const char *node, const char *id, co
 
 void enc_sessions_reboot (struct enc_ctl *c, const char *node, const char *boot)
 {
+	if (enc_db_int (c->db, 0, "SELECT count(*) FROM observed WHERE node=? AND events_boot IS NOT NULL AND events_boot NOT IN ('', ?)", "ss", node, boot) == 0)
+		return;
 	for (;;) {
 		enc_auto (enc_rows) struct enc_rows *r = NULL;
 		char id[ENC_ID_SIZE], user[33], enclave[ENC_ID_SIZE];
 
-		if (enc_db_int (c->db, 0, "SELECT count(*) FROM observed WHERE node=? AND events_boot IS NOT NULL AND events_boot NOT IN ('', ?)", "ss", node, boot) == 0 ||
-		    enc_db_query (c->db, &r, NULL, "SELECT id, user, enclave_id FROM sessions WHERE node=? AND ended_at=0 LIMIT 1", "s", node) < 0 ||
+		if (enc_db_query (c->db, &r, NULL, "SELECT id, user, enclave_id FROM sessions WHERE node=? AND ended_at=0 LIMIT 1", "s", node) < 0 ||
 		    enc_rows_next (r, NULL) <= 0)
 			return;
 		(void) snprintf (id, sizeof id, "%s", enc_rows_text (r, 0));

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -95,6 +96,18 @@ def test_a_witness_that_is_away_stops_nothing_and_its_age_grows(site):
     site.wait_cosigned()
 
 
+@pytest.mark.parametrize("wrong", ["quorum nobody\n", "http://[::1:99999/"])
+def test_a_new_policy_that_is_no_good_leaves_the_witnesses_as_they_were(site, wrong):
+    site.start_cosignd()
+    site.wait_cosigned()
+    good = site.policy.read_text()
+    site.policy.write_text(good.replace(f"unix:{site.witnesses[1].socket}", wrong) if wrong.startswith("http") else wrong)
+    site.cosignd.process.send_signal(signal.SIGHUP)
+    wait(lambda: "stays in force" in site.cosignd.output(), what="the policy to be refused")
+    add(site.auditd)
+    site.wait_cosigned()
+
+
 @pytest.mark.parametrize("site", [{"quorum": "any"}], indirect=True)
 def test_one_witness_is_enough_where_the_policy_says_so(site):
     site.start_cosignd()
@@ -146,17 +159,22 @@ def rebuilt(site, to, n, **members):
     return to
 
 
+def found_by_witnesses_alone(site, folder, result):
+    """With the log's own key nothing is amiss; with the witnesses' it is unsigned, and beside what they signed before it is found out."""
+    assert verify(site, folder=folder, policy=False)[0] == 0, "the attack does not work on a log without witnesses"
+    assert verify(site, folder=folder)[1]["result"] == "unsigned"
+    shutil.copy(site.auditd.log / "cosigned", folder / "cosigned")
+    status, report = verify(site, folder=folder)
+    assert (status, report["result"]) == (7, result) and report["first_bad"]["file"] == "cosigned"
+
+
 def test_a_log_signed_anew_passes_alone_and_not_before_witnesses(site, tmp_path):
     site.start_cosignd()
     add(site.auditd, 30)
     site.wait_cosigned()
     site.auditd.stop()
     forged = rebuilt(site, tmp_path / "forged", 50, req="other")
-    assert verify(site, folder=forged, policy=False)[0] == 0, "the attack does not work on a log without witnesses"
-    assert verify(site, folder=forged)[1]["result"] == "unsigned"
-    shutil.copy(site.auditd.log / "cosigned", forged / "cosigned")
-    status, report = verify(site, folder=forged)
-    assert (status, report["result"]) == (7, "altered") and report["first_bad"]["file"] == "cosigned"
+    found_by_witnesses_alone(site, forged, "altered")
 
 
 def test_a_truncated_log_passes_alone_and_not_before_witnesses(site, tmp_path):
@@ -170,11 +188,7 @@ def test_a_truncated_log_passes_alone_and_not_before_witnesses(site, tmp_path):
     site.auditd.stop()
     short = tmp_path / "short"
     (short / "cosigned").unlink(missing_ok=True)
-    assert verify(site, folder=short, policy=False)[0] == 0, "the attack does not work on a log without witnesses"
-    assert verify(site, folder=short)[1]["result"] == "unsigned"
-    shutil.copy(site.auditd.log / "cosigned", short / "cosigned")
-    status, report = verify(site, folder=short)
-    assert (status, report["result"]) == (7, "incomplete") and report["first_bad"]["file"] == "cosigned"
+    found_by_witnesses_alone(site, short, "incomplete")
 
 
 def test_a_rollback_after_a_restore_is_refused_by_the_witnesses_and_recorded(site, tmp_path):
