@@ -542,6 +542,10 @@ static void check_judge (struct enc_runner *r, int rc, const struct enc_error *e
 		return;
 	if (rc < 0)
 		enc_log_err (ENC_LOG_ERROR, err, "fence");
+	/* The family was ended before it could say anything: privd starts anew, with the fence first. A machine that is busy for seconds is not
+	 * one that was tampered with. */
+	if (rc < 0 && !found)
+		return;
 	tell_tamper (r, enc_json_get_str (found, "what", "rules"), rc < 0);
 	if (rc < 0)
 		enc_runner_tighten (r, ENC_POOL_QUARANTINE, "the fence could not be put back");

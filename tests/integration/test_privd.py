@@ -426,6 +426,16 @@ def test_a_killed_family_shuts_the_door_ends_sessions_and_is_told(inside, family
     assert [e for e in state["events"] if e["action"] == "tighten" and e["data"]["area"] == family]
 
 
+def test_a_fence_that_cannot_be_looked_at_in_time_is_no_reason_for_quarantine(inside):
+    pid = inside.out("pgrep", "-x", "privd-fence").split()[0]
+    inside.run("kill", "-STOP", pid)
+    wait_until(lambda: pid not in inside.out("pgrep", "-x", "privd-fence", check=False).split(), 30, "a family that does not answer to be ended")
+    wait_until(lambda: inside.out("pgrep", "-x", "privd-fence", check=False).strip(), 10, "another one")
+    inside.run("nft", "flush", "ruleset")           # and that one does its work
+    wait_until(lambda: "drop" in inside.out("nft", "list", "ruleset"), 15, "the fence to be put back")
+    assert inside.state()["pool"] == "enclave" and inside.state()["areas"]["fence"] == "enclave"
+
+
 def test_a_killed_privd_finds_its_node_as_it_was(inside):
     before = inside.state()
     main = inside.out("systemctl", "show", "-p", "MainPID", "--value", "enclave-privd").strip()
