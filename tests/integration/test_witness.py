@@ -96,7 +96,7 @@ def test_a_witness_that_is_away_stops_nothing_and_its_age_grows(site):
     site.wait_cosigned()
 
 
-@pytest.mark.parametrize("wrong", ["quorum nobody\n", "http://127.0.0.1:99999/"])
+@pytest.mark.parametrize("wrong", ["quorum nobody\n", "http://w2.example:99999/"])
 def test_a_new_policy_that_is_no_good_leaves_the_witnesses_as_they_were(site, wrong):
     site.start_cosignd()
     site.wait_cosigned()
