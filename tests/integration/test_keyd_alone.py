@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -145,9 +146,9 @@ class Keyd:
 
 @pytest.fixture
 def keyd():
-    # Folders that nobody else can write: /tmp is not believed.
-    folder = BUILD / f"keyd-alone-{os.getpid()}-{time.monotonic_ns()}"
-    folder.mkdir(mode=0o755)
+    # Folders that nobody else can write, as /tmp is not, and that the service's own user reaches, as a build below /root is not.
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="enc-keyd-test-", dir="/var/lib"))
+    folder.chmod(0o755)
     k = Keyd(folder)
     yield k
     k.end()
