@@ -3,6 +3,7 @@
 `lab` is shared by all tests of a run: the one at $LAB_DIR when that is up, else one that is brought up now and taken down at the end.
 A test leaves it as it found it. `spare_lab` makes small labs of a test's own.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -91,15 +92,22 @@ def lab():
         shared.lab("down")
 
 
-@pytest.fixture(scope="module")
-def machine(request):
-    """A lab of a file's own in which n1 is a virtual machine; the file's HOSTS are up beside it."""
-    small = Lab(BASE / f"vm-{uuid.uuid4().hex[:8]}")
+@contextlib.contextmanager
+def own_lab(what, *words):
+    """A lab of a file's own, gone however its tests end; `words` are those of `lab up`."""
+    small = Lab(BASE / f"{what}-{uuid.uuid4().hex[:8]}")
     try:
-        small.lab("up", "--nodes", "1", "--vms", "n1", "--only", ",".join([*getattr(request.module, "HOSTS", ()), "n1"]), timeout=900)
+        small.lab("up", *words, timeout=900)
         yield small
     finally:
         small.lab("down")
+
+
+@pytest.fixture(scope="module")
+def machine(request):
+    """A lab of a file's own in which n1 is a virtual machine; the file's HOSTS are up beside it."""
+    with own_lab("vm", "--nodes", "1", "--vms", "n1", "--only", ",".join([*getattr(request.module, "HOSTS", ()), "n1"])) as small:
+        yield small
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 A point file is read when a process starts. So: write the file, kill the daemon, wait until the new one is ready, remove the file, give the order. The next
 process of that daemon then starts without points (or, in a chain, with the next one).
 """
-import http.client
 import json
 import os
 import pathlib

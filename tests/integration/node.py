@@ -34,6 +34,14 @@ def inside_network(pid, make):
             assert LIBC.setns(own.fileno(), 0) == 0
 
 
+def lone_node(lab):
+    """n1 as a node whose controller nobody plays; the site's own unit there is its sshd."""
+    node = Node(lab, "n1", controller="ext")
+    node.units = ["ssh.service"]
+    node.start()
+    return node
+
+
 def new_id():
     return base64.b32encode(secrets.token_bytes(17)).decode().lower()[:26]
 

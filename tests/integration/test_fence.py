@@ -3,28 +3,22 @@ import secrets
 import socket
 import struct
 import time
-import uuid
 
 import pytest
 
-from conftest import BASE, Lab, wait_until
-from node import COMPUTE, Node, inside_network
+from conftest import own_lab, wait_until
+from node import COMPUTE, Node, inside_network, lone_node
 
 DRIFT_S = 30        # within which a change that nobody announces is found
 
 
 @pytest.fixture(scope="module")
 def nodes():
-    small = Lab(BASE / f"fence-{uuid.uuid4().hex[:8]}")
-    small.lab("up", "--only", "n1,s1,ext", timeout=900)
-    small.lab("deploy")
-    n1 = Node(small, "n1", controller="ext")
-    n1.units = ["ssh.service"]
-    n1.start()
-    s1 = Node(small, "s1", seed_from=n1, controller="ext")
-    s1.start()
-    yield n1, s1
-    small.lab("down")
+    with own_lab("fence", "--only", "n1,s1,ext") as small:
+        n1 = lone_node(small)
+        s1 = Node(small, "s1", seed_from=n1, controller="ext")
+        s1.start()
+        yield n1, s1
 
 
 @pytest.fixture

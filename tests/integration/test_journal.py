@@ -4,12 +4,11 @@ import hashlib
 import pathlib
 import secrets
 import subprocess
-import uuid
 
 import pytest
 
-from conftest import BASE, Lab, wait_until
-from node import AIRLOCK, DOWN, FAILED, FENCE_AIRLOCK, LOGIN, MUNGE_KEY, Node, new_id
+from conftest import own_lab, wait_until
+from node import AIRLOCK, DOWN, FAILED, FENCE_AIRLOCK, MUNGE_KEY, lone_node, new_id
 
 KEYS = {MUNGE_KEY: "11" * 64}
 DROP_IN = "/etc/systemd/journald.conf.d/zz-enclave.conf"
@@ -17,15 +16,10 @@ DROP_IN = "/etc/systemd/journald.conf.d/zz-enclave.conf"
 
 @pytest.fixture(scope="module")
 def node():
-    small = Lab(BASE / f"journal-{uuid.uuid4().hex[:8]}")
-    small.lab("up", "--only", "n1,ext", timeout=900)
-    small.lab("deploy")
-    n1 = Node(small, "n1", controller="ext")
-    n1.units = ["ssh.service"]
-    n1.start()
-    n1.upper = pathlib.Path(small.paths()["hosts"]["n1"]["upper"])
-    yield n1
-    small.lab("down")
+    with own_lab("journal", "--only", "n1,ext") as small:
+        n1 = lone_node(small)
+        n1.upper = pathlib.Path(small.paths()["hosts"]["n1"]["upper"])
+        yield n1
 
 
 @pytest.fixture

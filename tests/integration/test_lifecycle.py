@@ -1,8 +1,6 @@
 """An enclave's life on the real cluster: what people get, what strangers get, and what is left. One enclave serves all tests that only look."""
 import json
 import re
-import socket
-import ssl
 import time
 
 import pytest

@@ -1,18 +1,14 @@
 """privd on real hosts, with a driver in the place of its agent and of the key service: what it obeys, what it refuses, and what then is true of the host."""
 import json
-import os
 import pathlib
 import secrets
 import socket
 import struct
-import subprocess
-import uuid
 
 import pytest
 
-from conftest import BASE, Lab, wait_until
-from node import (AIRLOCK, COMPUTE, CONFLICT, DENIED, DOWN, ENCLAVE, FAILED, FENCE_AIRLOCK, FENCE_ENCLAVE, GENERAL, INTEGRITY, INVALID, LOGIN, MUNGE_KEY, NONE,
-                  SCHEDULER, SITE, VERBS, Node, inside_network, new_id)
+from conftest import own_lab, wait_until
+from node import (AIRLOCK, CONFLICT, DENIED, DOWN, ENCLAVE, FAILED, FENCE_AIRLOCK, GENERAL, INTEGRITY, MUNGE_KEY, NONE, SCHEDULER, SITE, VERBS, Node, inside_network, new_id)
 
 PROJECT = {"name": "cxr-data", "key": "volume" + "a" * 20, "kind": 2, "driver": "fscrypt", "owner_gid": 10008}
 KEYS = {MUNGE_KEY: "11" * 64, PROJECT["key"]: "22" * 64}
@@ -21,11 +17,8 @@ KEYS = {MUNGE_KEY: "11" * 64, PROJECT["key"]: "22" * 64}
 @pytest.fixture(scope="module")
 def site():
     """Two nodes and a host that plays the controller, in a lab of their own."""
-    small = Lab(BASE / f"privd-{uuid.uuid4().hex[:8]}")
-    small.lab("up", "--only", "n1,s1,ext", timeout=900)
-    small.lab("deploy")
-    yield small
-    small.lab("down")
+    with own_lab("privd", "--only", "n1,s1,ext") as small:
+        yield small
 
 
 @pytest.fixture(scope="module")

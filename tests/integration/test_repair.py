@@ -11,7 +11,7 @@ from faults import Faults
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests"))
-from fakes.site import ADMIN, Site  # noqa: E402
+from fakes.site import Site  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

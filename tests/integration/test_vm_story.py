@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from conftest import BASE, Lab, wait_until
+from conftest import own_lab, wait_until
 
 pytestmark = pytest.mark.vm
 NODES = ["n1", "n2"]
@@ -17,12 +17,8 @@ WORK = "uname -r; for i in $(seq {lines}); do echo {canary}; done > /enclave/scr
 
 @pytest.fixture(scope="module")
 def site():
-    lab = Lab(BASE / f"vms-{secrets.token_hex(4)}")
-    try:
-        lab.lab("up", "--nodes", "3", "--vms", ",".join(NODES), timeout=900)
+    with own_lab("vms", "--nodes", "3", "--vms", ",".join(NODES)) as lab:
         yield lab
-    finally:
-        lab.lab("down")
 
 
 def ctl(lab, *words, **options):
