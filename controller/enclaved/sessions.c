@@ -55,25 +55,36 @@ static void record_lost (struct enc_ctl *c, const char *node, const char *id, co
 	enc_record_soon (c, record);
 }
 
+/* Note one session of the node as ended. 1 if there was one, 0 if there is none left. */
+static int end_one (struct enc_ctl *c, const char *node, struct enc_error *err)
+{
+	enc_auto (enc_rows) struct enc_rows *r = NULL;
+	char id[ENC_ID_SIZE], user[33], enclave[ENC_ID_SIZE];
+	int rc = enc_db_query (c->db, &r, err, "SELECT id, user, enclave_id FROM sessions WHERE node=? AND ended_at=0 LIMIT 1", "s", node);
+
+	if (rc < 0 || (rc = enc_rows_next (r, err)) <= 0)
+		return rc;
+	(void) snprintf (id, sizeof id, "%s", enc_rows_text (r, 0));
+	(void) snprintf (user, sizeof user, "%s", enc_rows_text (r, 1));
+	(void) snprintf (enclave, sizeof enclave, "%s", enc_rows_text (r, 2));
+	enc_rows_free (ENC_TAKE (r));
+	if ((rc = enc_db_exec (c->db, err, "UPDATE sessions SET ended_at=? WHERE id=?", "is", enc_now_s (), id)) < 0)
+		return rc;
+	record_lost (c, node, id, user, enclave);
+	return 1;
+}
+
 void enc_sessions_reboot (struct enc_ctl *c, const char *node, const char *boot)
 {
+	struct enc_error err = { 0 };
+	int rc = 1;
+
 	if (enc_db_int (c->db, 0, "SELECT count(*) FROM observed WHERE node=? AND events_boot IS NOT NULL AND events_boot NOT IN ('', ?)", "ss", node, boot) == 0)
 		return;
-	for (;;) {
-		enc_auto (enc_rows) struct enc_rows *r = NULL;
-		char id[ENC_ID_SIZE], user[33], enclave[ENC_ID_SIZE];
-
-		if (enc_db_query (c->db, &r, NULL, "SELECT id, user, enclave_id FROM sessions WHERE node=? AND ended_at=0 LIMIT 1", "s", node) < 0 ||
-		    enc_rows_next (r, NULL) <= 0)
-			return;
-		(void) snprintf (id, sizeof id, "%s", enc_rows_text (r, 0));
-		(void) snprintf (user, sizeof user, "%s", enc_rows_text (r, 1));
-		(void) snprintf (enclave, sizeof enclave, "%s", enc_rows_text (r, 2));
-		enc_rows_free (ENC_TAKE (r));
-		if (enc_db_exec (c->db, NULL, "UPDATE sessions SET ended_at=? WHERE id=?", "is", enc_now_s (), id) < 0)
-			return;
-		record_lost (c, node, id, user, enclave);
-	}
+	while (rc > 0)
+		rc = end_one (c, node, &err);
+	if (rc < 0)
+		enc_log_err (ENC_LOG_ERROR, &err, "sessions of %s from before its reboot could not be noted as ended", node);
 }
 
 struct enc_json *enc_sessions_receipts (struct enc_ctl *c, const char *node, const struct enc_json *wanted)

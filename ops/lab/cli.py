@@ -15,7 +15,7 @@ import image
 import network
 import provision
 import vm
-from common import BASE, LabError, call, read_text, say
+from common import LabError, call, say
 from hosts import HOLDER, Lab, wait
 
 

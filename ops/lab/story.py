@@ -4,7 +4,6 @@ back, and the record of it verifies. Only the product's own commands and the lab
 import json
 import mmap
 import os
-import re
 import secrets
 import subprocess
 import sys

@@ -484,6 +484,23 @@ def test_a_node_tells_of_its_own_enclave_members_and_sessions_alone(spare):
     assert [r["action"] for r in got] == ["end"], "what it told late is still its own"
 
 
+def test_sessions_of_a_boot_that_is_over_end_in_the_log_although_nobody_tells_of_it(spare):
+    assert spare.create("boots", 1)["state"] == "done"
+    e = spare.get("/v1/enclaves/boots")
+    login = e["login"]["host"]
+    for ident in ("b" + "a" * 25, "c" + "a" * 25):
+        got = tell(spare, login, {"class": "session", "action": "start", "actor": {"user": OWNER, "session": ident}, "peer": {"ip": "198.51.100.7"},
+                                  "obj": {"enclave_id": e["id"], "enclave": "boots"}, "data": {}})
+        assert [r["action"] for r in got] == ["start"]
+    spare.agents[login].restarted()
+    spare.wait(lambda: spare.get("/v1/enclaves/boots/sessions")["sessions"] == [], "the sessions to be over")
+    spare.wait(spare.spool_empty, "all records in the log")
+    ended = [r for r in spare.log.find("session", "end", "failed") if r["data"]["reason"] == "the-node-was-rebooted"]
+    assert sorted(r["actor"]["session"][0] for r in ended) == ["b", "c"] and {r["obj"]["node"] for r in ended} == {login}
+    spare.wait(lambda: spare.get("/v1/enclaves/boots")["waiting"] is None, "the node to be led back", 60)
+    assert spare.destroy("boots")["state"] == "done"
+
+
 def places(site):
     """Connections that the controller holds."""
     return len(list(pathlib.Path(f"/proc/{site.process.pid}/fd").iterdir()))

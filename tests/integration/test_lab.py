@@ -208,6 +208,12 @@ def test_units_run_in_their_sandbox(lab):
     assert done.returncode != 0 and "Read-only" in done.stderr
 
 
+def test_nothing_of_the_product_can_be_written_by_others(lab):
+    """Whatever the permissions of the source that was built."""
+    found = lab.run("n1", "find", "/usr/share/enclave", "/usr/libexec/enclave", "/usr/sbin", "/usr/bin/enclavectl", "/usr/lib/systemd/system", "-perm", "/022", "-not", "-type", "l")
+    assert found.stdout == ""
+
+
 def test_units_are_exposed_no_more_than_their_work_needs(lab):
     """`systemd-analyze security` of each unit. Three carry others' rights on: privd has a family for each right, and what slurmd and sshd start are jobs and sessions."""
     units = lab.run("n1", "sh", "-c", "cd /usr/lib/systemd/system && ls enclave*.service").stdout.split()
